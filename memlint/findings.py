@@ -83,6 +83,7 @@ class Finding(NamedTuple):
     key: str = ""  # message key for baselines and fingerprints: independent of line numbers and figures
     data: Mapping[str, Any] = {}  # the numbers behind the message
     url: str = ""
+    where: str = ""  # the condition under which it holds, if nothing shows that to be so; the message ends with it
     causes: tuple[Finding, ...] = ()  # findings that reports show as related places of this one; each has its own fixes
 
 

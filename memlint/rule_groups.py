@@ -32,6 +32,8 @@ OF_CHANGEABLE_VALUES = (*OF_ARGUMENTS, "DAT", "OPT", "PRE")
 OF_UNKNOWN_WORDS = ("CFG003", "CFG011", "TRN019", "AXO089")
 # About a value that the framework's argument classes refuse.
 OF_REFUSED_VALUES = ("CFG002", "CFG003", "CFG011", "TRN019")
+# About what a framework's own code checks and refuses: a copy of it may have been changed.
+OF_CHECKS = ("CFG001", "CFG002", "CFG003", "CFG004", "CFG008", "CFG016", "LLF", "SWF", "VER", "ORL", "TUN", "TRL")
 OF_MISSING_FILES = ("REF001",)
 # About what the engine's file says against the arguments, and what transformers' Trainer makes of that file: a program
 # of another class may hand it on as it is (transformers 5.23 integrations/deepspeed.py: deepspeed_init compares them).

@@ -62,9 +62,14 @@ def pydantic(model: type[DeepSpeedConfigModel], **described: Schema) -> Schema:
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
+def since(release: str, schema: Schema) -> Schema:
+    """A section that older releases do not read: nothing in it is refused by those."""
+    return {**schema, "x-memlint-checked-since": f"deepspeed {release}"}
+
+
 def precision(model: type[DeepSpeedConfigModel]) -> Schema:
     """fp16 and bf16: up to 0.17.0 read with `dict.get` (0.16.9 runtime/config.py:130-250), any key and value goes."""
-    return {**pydantic(model), "x-memlint-checked-since": "deepspeed 0.17.1"}
+    return since("0.17.1", pydantic(model))
 
 
 def compilation() -> Schema:
@@ -287,7 +292,7 @@ def sections() -> dict[str, Schema]:
         "datastates_ckpt": {},
         "weight_quantization": pydantic(WeightQuantConfig),
         "compile": compilation(),
-        "tensor_parallel": pydantic(TPTrainingConfig),
+        "tensor_parallel": since("0.16.4", pydantic(TPTrainingConfig)),
         "expert_parallel": OBJECT,
         "inference": OBJECT,  # read by transformers' integrations/deepspeed.py
         "msamp": OBJECT,  # accelerate's DeepSpeedPlugin writes it

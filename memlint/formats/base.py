@@ -33,7 +33,8 @@ class Issue(NamedTuple):
     """Something a format has to say about a file: a schema violation, an unknown key, a missing reference.
 
     `code` becomes the rule id of the finding (formats/issues.py lists them); `path` and `pointer` say where;
-    `on_key` points at the key and not at its value; `edit` mends it where that is certain.
+    `on_key` points at the key and not at its value; `edit` mends it where that is certain. `where`: a condition that
+    nothing shows to hold, in words that follow "where"; with one it is no error (ruleset/evidence.py).
     """
 
     code: str
@@ -45,6 +46,7 @@ class Issue(NamedTuple):
     edit: Edit | None = None
     suggestion: str = ""
     related: tuple[tuple[str, Path, str], ...] = ()  # (file, pointer, label)
+    where: str = ""
 
 
 class MissingFile(NamedTuple):
@@ -163,7 +165,7 @@ class RepositoryFacts:
         return frozenset()
 
     def converts(self, program: str, key: str) -> bool:
-        """Whether a program makes a number of `key`: `float(args.learning_rate)`."""
+        """Whether a program, or one that imports it, makes a number of `key`: `float(args.learning_rate)`."""
         return False
 
     def chat_templates(self) -> frozenset[str]:
@@ -307,6 +309,8 @@ class Format(Protocol):
     `rule_applies(rule) -> bool`: whether that rule's findings are reported for such a file.
     `skips_rule(rule, document, context) -> bool`: whether that rule says nothing of this document.
     `takes_comments(document, context) -> bool`: whether the reader of this JSON takes comments and commas at ends.
+    `copy_of(rule, context) -> str`: the framework of which the repository has a copy, which may check something else
+    than the rule says; "" without one, or where the copy's own text shows that it checks this.
     """
 
     NAME: str  # "llamafactory"

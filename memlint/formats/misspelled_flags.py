@@ -50,5 +50,5 @@ def foreign_flags(section: Section, schema: str, told: Iterable[Issue], program:
         names = ", ".join(f"`{key}`" for key in foreign[:_MOST_NAMED])
         more = f" and {len(foreign) - _MOST_NAMED} more" if len(foreign) > _MOST_NAMED else ""
         noun = "key" if len(foreign) == 1 else "keys"
-        message = f"unknown {noun} {names}{more}: {program} refuses the command, unless it is for a fork"
-        yield section.issue("unknown-key", message, foreign[0], severity="warning", on_key=True)
+        message = f"unknown {noun} {names}{more}: {program} refuses the command"
+        yield section.issue("unknown-key", message, foreign[0], on_key=True, where="it is not for a fork")

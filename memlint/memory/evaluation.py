@@ -16,14 +16,14 @@ from memlint.memory.state.storage import rounded
 from memlint.memory.values import ModelState, Phase, Unit
 from memlint.run import Run
 
-DEFAULT_BATCH = 8  # per_device_eval_batch_size, transformers 5.23 training_args.py
+_LEAST_BATCH = 1  # sequences, where something decides it that is not known: each format puts its default
 _HALF_BYTES = 2
 _NOT_COUNTED = "the logits of all evaluation samples stay on the GPU until the end, and nobody says how many these are"
 
 
 def evaluation(run: Run, units: tuple[Unit, ...], state: ModelState, simulated: bool) -> Phase:
     """The peak of an evaluation, with optimizer states and without gradients."""
-    batch = run.evaluation.batch_size if isinstance(run.evaluation.batch_size, int) else DEFAULT_BATCH
+    batch = run.evaluation.batch_size if isinstance(run.evaluation.batch_size, int) else _LEAST_BATCH
     step = training_step(_with_evaluation_loss(run), units, simulated, batch)
     forward, logits = forward_without_gradients(step, units, state)
     parts = dict.fromkeys(COMPONENTS, 0)

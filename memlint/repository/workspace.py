@@ -333,7 +333,11 @@ class Workspace(RepositoryFacts):
     def converts(self, program: str, key: str) -> bool:
         from memlint.repository.reader.python_arguments import converts  # as above
 
-        return any(converts(script.text, key) for script in self._scripts_of(program))
+        if any(converts(script.text, key) for script in self._scripts_of(program)):
+            return True
+        name = self._files.name(program)  # a helper may read the file for a script that imports it
+        others = self._survey.get().converting(key)
+        return any(name == module.path for one in others for module in self._scripts_of(one))
 
     def _scripts_of(self, program: str) -> Iterable[Script]:
         """The program's script and the modules that it imports."""

@@ -36,6 +36,7 @@ def _finding(issue: Issue, documents: dict[str, Document]) -> Finding:
         why=known.why,
         fixes=_fixes(issue, documents),
         key=f"{known.rule}:{'.'.join(str(part) for part in issue.pointer)}",
+        where=issue.where,
     )
 
 

@@ -1,13 +1,12 @@
 """Adapts findings to who reads the file: the framework itself, a command, or a program of the repository.
 
 Rules judge a run as the framework would run it. A program can treat the same keys differently: overwrite them, accept
-more values, create the missing file, freeze the model. A finding that this may invalidate is dropped, or becomes a
-warning that states its condition: "(where train.py hands its arguments on as they stand)".
+more values, create the missing file, freeze the model. A finding that this invalidates is dropped. Of the others
+`evidence.py` says under which condition they hold.
 """
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -16,7 +15,6 @@ from memlint.formats.base import Context, Format, Issue, Parsed
 from memlint.formats.fields import value_at
 from memlint.rule_groups import (
     OF_ARGUMENTS,
-    OF_CHANGEABLE_VALUES,
     OF_MEMORY_OR_TEXT,
     OF_MISSING_FILES,
     OF_REFUSED_VALUES,
@@ -24,6 +22,7 @@ from memlint.rule_groups import (
     OF_UNKNOWN_WORDS,
     OF_WHAT_TRAINS,
 )
+from memlint.ruleset.evidence import Case, as_far_as_known
 from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.found import Found
 from memlint.source.document import Document
@@ -33,31 +32,30 @@ def adapt_to_reader(
     found: Iterable[Found], format_: Format, parsed: Parsed, document: Document, context: Context
 ) -> tuple[list[Found], bool]:
     """(the findings that hold given who reads the document, whether a script reads it with code of its own)."""
-    kept = [_for_command(item, format_, document) for item in found]
+    kept = [_for_command(item, document) for item in found]
     kept = [item for item in kept if not _is_skipped(item.finding, format_, document, context)]
     kept = [item for item in kept if not _is_settled_by_program(item.finding, parsed, context)]
     note = _unjudged_note(format_, document, context) if kept else None
-    if note is None:
-        return kept, False
-    notes = issue_findings(parsed._replace(issues=(note,)))
-    return [*_valid_for_any_reader(format_, document, kept), *map(Found, notes)], True
+    if note is not None:
+        notes = issue_findings(parsed._replace(issues=(note,)))
+        kept = [item for item in kept if not _rests_on_a_default(item, parsed)]
+        kept = [*_valid_for_any_reader(format_, document, kept), *map(Found, notes)]
+    case = Case(format_, document, context, has_own_reader=note is not None)
+    return [item._replace(finding=as_far_as_known(item.finding, case)) for item in kept], note is not None
 
 
-def _for_command(item: Found, format_: Format, document: Document) -> Found:
+def _for_command(item: Found, document: Document) -> Found:
     """The finding adapted to the command that gives the values, unchanged if none does.
 
     Keys are spelled as its flags. Fixes of a file that the command takes values from are dropped, because they were
-    made for the command. An error about a program that is not in the repository becomes a warning.
+    made for the command.
     """
     start = document.start
     if start is None:
         return item
     if any(one.path == item.finding.location.path for one in start.values.documents()):
         item = item._replace(finding=item.finding._replace(fixes=()))
-    finding = _with_flag_spelling(item.finding, document)
-    if start.program.is_foreign and getattr(format_, "OF_ANY_SCRIPT", False):
-        finding = _qualified_for_foreign_program(finding, document)
-    return item._replace(finding=finding)
+    return item._replace(finding=_with_flag_spelling(item.finding, document))
 
 
 def _with_flag_spelling(finding: Finding, document: Document) -> Finding:
@@ -66,29 +64,6 @@ def _with_flag_spelling(finding: Finding, document: Document) -> Finding:
     if words is None or finding.location.path != document.path:
         return finding
     return finding._replace(message=words(finding.message))
-
-
-def _qualified_for_foreign_program(finding: Finding, document: Document) -> Finding:
-    """A finding about a program that is not in the repository, with the condition under which it holds.
-
-    What the program does with its arguments is unknown, so an error becomes a warning.
-    """
-    if document.start is None or finding.severity == "info":
-        return finding
-    program, message = posixpath.basename(document.start.program.entry), finding.message
-    if finding.rule.startswith(OF_WHAT_TRAINS):
-        severity = "warning" if document.path == finding.location.path else finding.severity
-        return finding._replace(severity=severity, message=f"{message} (where {program} trains what its arguments say)")
-    concerns = {finding.location.path, *(place.path for place, _ in finding.related)}
-    is_of_arguments = finding.rule.startswith(OF_CHANGEABLE_VALUES) and document.path in concerns
-    if finding.severity != "error" or not is_of_arguments:
-        return finding
-    return _as_warning(finding, f"where {program} hands its arguments on as they stand")
-
-
-def _as_warning(finding: Finding, condition: str) -> Finding:
-    """An error that holds only under `condition`, as a warning."""
-    return finding._replace(severity="warning", message=f"{finding.message} ({condition})")
 
 
 def _unjudged_note(format_: Format, document: Document, context: Context) -> Issue | None:
@@ -147,6 +122,15 @@ def _is_of_other_file(finding: Finding, others: Mapping[str, bool]) -> bool:
     return key in others and (others[key] or finding.rule.startswith(OF_ARGUMENTS))
 
 
+def _rests_on_a_default(item: Found, parsed: Parsed) -> bool:
+    """Whether the finding counts a batch that the file does not give: a script that reads it by itself may have a name
+    of its own for that, or a number."""
+    if item.run < 0 or not item.finding.rule.startswith(OF_WHAT_TRAINS):
+        return False
+    origin = parsed.runs[item.run].origins.get("batch.micro_batch_size")
+    return origin is not None and origin.kind == "default"
+
+
 def _valid_for_any_reader(format_: Any, document: Document, found: Iterable[Found]) -> Iterator[Found]:
     """The findings that hold whatever code reads the document, and those on other files that do not depend on its keys.
     All their fixes become unsafe."""
@@ -154,12 +138,4 @@ def _valid_for_any_reader(format_: Any, document: Document, found: Iterable[Foun
         is_of_other = item.finding.location.path != document.path and not item.finding.rule.startswith(OF_TWO_FILES)
         if is_of_other or format_.rule_applies(item.finding.rule):
             fixes = tuple(fix._replace(safe=False) for fix in item.finding.fixes)
-            yield item._replace(finding=_qualified_for_own_reader(item.finding._replace(fixes=fixes)))
-
-
-def _qualified_for_own_reader(finding: Finding) -> Finding:
-    """A finding about a file that a script reads with code of its own. An error about figures becomes a warning with
-    its condition: the script may quantise or freeze the model."""
-    if finding.severity != "error" or not finding.rule.startswith(OF_WHAT_TRAINS):
-        return finding
-    return _as_warning(finding, "where the script that reads this file trains what its keys say")
+            yield item._replace(finding=item.finding._replace(fixes=fixes))

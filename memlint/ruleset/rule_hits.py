@@ -44,6 +44,7 @@ def finding_of(rule: Rule, hit: Hit, run: Run, finder: Finder) -> Finding:
         why=texts.why,
         key=f"{rule.id}:{hit.at}",
         data=hit.data,
+        where=_release_condition(texts.applies, run),
     )
 
 
@@ -57,11 +58,26 @@ def _version_note(applies: str, message: str, run: Run) -> str:
     return ""
 
 
+def _release_condition(applies: str, run: Run) -> str:
+    """ "transformers is 4.45 or newer": of a rule that holds from a release on, where nothing but a key of older ones
+    tells which is in use. It may be any up to the newest that takes the key."""
+    for package, bounds in (part.split(" ", 1) for part in applies.split(", ") if " " in part):
+        lowest = next((bound[2:] for bound in bounds.split(",") if bound.startswith(">=")), "")
+        if lowest and "inferred" in _kinds(package, run) <= {"inferred", "default"}:
+            return f"{package} is {lowest} or newer"
+    return ""
+
+
 def _is_presumed(package: str, run: Run) -> bool:
     """Whether the version of the package is only a default: neither stated nor pinned."""
+    return _kinds(package, run) <= {"default"}
+
+
+def _kinds(package: str, run: Run) -> set[str]:
+    """The kinds of the origins of a package's version."""
     names = (package, *(("framework_version",) if package == run.stack.framework else ()))
     origins = (run.origins.get(f"stack.{name}") for name in names)
-    return all(one is None or one.kind == "default" for one in origins)
+    return {one.kind for one in origins if one is not None}
 
 
 def _confidence_and_severity(rule: Rule, run: Run) -> tuple[str, str]:

@@ -80,7 +80,7 @@ def template_placeholders(document: Document) -> tuple[Placeholder, ...]:
     found = tuple(
         Placeholder(path, value, re.search(_NAMES, _key(path)) is not None)
         for path, value in leaves
-        if is_placeholder(value) and not _is_other_key(value, keys)
+        if is_placeholder(value) and not _is_other_key(value, keys) and not _is_tag(value, document.text)
     )
     settings = [one.text for one in found if not one.is_name]
     is_template = len(settings) > 1 or any(not text.startswith("${") for text in settings)
@@ -105,6 +105,11 @@ def _is_other_key(value: str, keys: Any) -> bool:
     """Whether `value` is a reference to another key of the file, such as OmegaConf's `${learning_rate}`."""
     match = re.fullmatch(_OTHER_KEY, value.strip())
     return match is not None and match[1] in keys
+
+
+def _is_tag(value: str, text: str) -> bool:
+    """Whether the text closes what `value` opens: a model writes `<tool_call>` and `</tool_call>` itself."""
+    return value.startswith("<") and f"</{value.strip()[1:]}" in text
 
 
 def _key(path: Path) -> str:

@@ -692,6 +692,7 @@ def test_a_key_that_no_script_reads_is_a_finding_at_its_line(tmp_path: Path) -> 
         (OWN.replace("gradient_checkpointing=True", "**{'packing': training.get('packing')}"), "  packing: true\n"),
         (OWN, "  packing: false\n"),
         (OWN.replace("per_device_train_batch_size=training['batch']", "**training"), "  packing: true\n"),
+        (OWN + "\n\ndef other(config):\n    run(**config['training'])\n", "  packing: true\n"),
         (
             OWN.replace("gradient_checkpointing=True", "").replace(
                 "    training =", "    model.gradient_checkpointing_enable()\n    training ="
@@ -699,7 +700,7 @@ def test_a_key_that_no_script_reads_is_a_finding_at_its_line(tmp_path: Path) -> 
             "  gradient_checkpointing: true\n",
         ),
     ],
-    ids=["read", "off", "all are passed on", "on in the code"],
+    ids=["read", "off", "all are passed on", "all are passed on elsewhere", "on in the code"],
 )
 def test_keys_that_a_script_may_read_are_none(tmp_path: Path, script: str, more: str) -> None:
     write(tmp_path, {"train.py": script, "a.yaml": CONFIG + more})

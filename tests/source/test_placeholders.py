@@ -108,6 +108,12 @@ def test_a_token_between_steps_makes_no_template() -> None:
     assert not template_placeholders(load(text.encode(), "axolotl.yaml")[0])
 
 
+def test_tags_that_a_model_writes_make_no_template() -> None:
+    text = "lr: 1\ncall_start: {}\ncall_end: </tool_call>\n"
+    assert not template_placeholders(load(text.format("<tool_call>").encode(), "tool.yaml")[0])
+    assert template_placeholders(load(text.format("<batch_size>").encode(), "tool.yaml")[0])
+
+
 VERL = (
     "data: {{train_files: a.parquet, train_batch_size: {batch}}}\nalgorithm: {{adv_estimator: grpo}}\n"
     "actor_rollout_ref: {{model: {{path: Qwen/Qwen2.5-7B}}, actor: {{strategy: fsdp}}, rollout: {{name: vllm}}}}\n"

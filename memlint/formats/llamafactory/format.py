@@ -7,7 +7,7 @@ from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.base import Context, Issue, Parsed, Recognition
-from memlint.formats.llamafactory.issues import skips_rule, unjudged
+from memlint.formats.llamafactory.issues import copy_of, skips_rule, unjudged
 from memlint.formats.llamafactory.recognise import is_v1, recognise_document
 from memlint.formats.llamafactory.releases import with_release_of_program
 from memlint.formats.llamafactory.v0 import parse_v0
@@ -19,6 +19,7 @@ __all__ = [
     "DIALECT",
     "NAME",
     "SCHEMA",
+    "copy_of",
     "dialect",
     "edits",
     "parse",

@@ -18,7 +18,8 @@ from memlint.formats.training_arguments.nulls import ENDS_THE_RUN, ends_the_run
 from memlint.source.document import Document
 
 _SEVERAL = 3
-_REFUSED = ": LLaMA-Factory refuses the file, unless it is for a fork"
+_REFUSED = ": LLaMA-Factory refuses the file"
+_NO_FORK = "it is not for a fork"
 # Arguments of LLaMA-Factory that are compared, split or looked up before or in the first step: null ends the run there
 # (0.9.5 hparams/{model,data,finetuning}_args.py, parser.py:159-189, data/data_utils.py, train/tuner.py).
 _NEVER_NULL = ENDS_THE_RUN | frozenset(
@@ -29,17 +30,40 @@ _NEWER = "llamafactory after 0.9.5"  # as the schema calls what only the main br
 _NEWEST = (0, 9, 5)
 
 
-# The words of refusals by rule: what a fork took out of its copy, it does not refuse. 0.8.3 and 0.9.5
-# hparams/finetuning_args.py, FinetuningArguments.__post_init__; the words that both have.
-_REFUSALS: Mapping[str, str] = {
-    "LLF015": "`reward_model` is necessary",
-    "LLF016": "`reward_model_type` cannot be lora",
-    "LLF017": "`dpo_label_smoothing` is only valid",
-    "LLF018": "`use_llama_pro` is only valid",
-    "LLF019": "Cannot use LoRA with GaLore",
-    "LLF020": "Cannot use GaLore",
-    "LLF021": "Cannot use PiSSA",
-    "LLF023": "`loraplus_lr_ratio` is only valid",
+# The words of refusals by rule, one or several: what a fork took out of its copy, it does not refuse. 0.8.3 and 0.9.5
+# hparams/{model,data,finetuning}_args.py and parser.py; the words that both have, where both have the check.
+_REFUSALS: Mapping[str, tuple[str, ...]] = {
+    "LLF009": ("Adapter is only valid for the LoRA method",),
+    "LLF010": ("Quantization is only compatible with the",),
+    "LLF011": ("to initialize PiSSA for a quantized model",),
+    "LLF012": ("Cannot resize embedding layers of a quantized model",),
+    "LLF013": ("Cannot create new adapter upon a quantized model",),
+    "LLF014": ("Quantized model only accepts a single adapter",),
+    "LLF015": ("`reward_model` is necessary",),
+    "LLF016": ("`reward_model_type` cannot be lora",),
+    "LLF017": ("`dpo_label_smoothing` is only valid",),
+    "LLF018": ("`use_llama_pro` is only valid",),
+    "LLF019": ("Cannot use LoRA with GaLore",),
+    "LLF020": ("Cannot use GaLore",),
+    "LLF021": ("Cannot use PiSSA",),
+    "LLF022": ("`use_rslora` is only valid", "`use_dora` is only valid", "`pissa_init` is only valid"),
+    "LLF023": ("`loraplus_lr_ratio` is only valid",),
+    "LLF025": ("Cannot specify `val_size` if `eval_dataset`",),
+    "LLF026": ("`max_samples` is incompatible with `streaming`",),
+    "LLF027": ("`mask_history` is incompatible with `train_on_prompt`",),
+    "LLF028": ("`image_max_pixels` cannot be smaller",),
+    "LLF030": ("cannot be set as True except SFT",),
+    "LLF031": ("do not support `load_best_model_at_end`",),
+    "LLF032": ("PPO training is incompatible with S^2-Attn",),
+    "LLF038": ("`predict_with_generate` is incompatible with DeepSpeed",),
+    "LLF039": ("Cannot use `predict_with_generate` and `compute_accuracy`",),
+    "LLF040": ("Cannot use device map for quantized models",),
+    "LLF041": ("incompatible with DeepSpeed ZeRO-3", "PiSSA in DeepSpeed ZeRO-3"),
+    "LLF042": ("does not support layer-wise",),
+    "LLF043": ("BAdam does not yet support distributed training", "Layer-wise BAdam only supports DeepSpeed ZeRO-3"),
+    "LLF044": ("incompatible with DeepSpeed yet",),
+    "LLF046": ("FP8 training is not compatible with quantization",),
+    "LLF047": ("backend is only available for API, CLI and Web",),
 }
 
 
@@ -52,6 +76,7 @@ _REFUSED_SINCE: Mapping[str, tuple[int, ...]] = {
     "LLF046": (0, 9, 4),
 }
 _FREEZES = "freeze_language_model"
+_OF_LLAMAFACTORY = ("CFG", "LLF")
 
 
 def skips_rule(rule: str, document: Document, context: Context) -> bool:
@@ -64,11 +89,14 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
         return True
     if rule == "PEF027" and _FREEZES in document.value and has_copy(context):
         return True
-    words = _REFUSALS.get(rule)
-    if words is None:
-        return False
-    refusals = context.repository.own_refusals()
-    return bool(refusals) and not any(words in refusal for refusal in refusals)
+    refusals = context.repository.own_refusals() if rule in _REFUSALS else frozenset()
+    return bool(refusals) and not any(words in refusal for words in _REFUSALS[rule] for refusal in refusals)
+
+
+def copy_of(rule: str, context: Context) -> str:
+    """A copy of LLaMA-Factory says which keys it takes and what its arguments refuse; its other checks are not read."""
+    is_asked = rule in ("CFG001", *_REFUSALS)
+    return "LLaMA-Factory" if rule.startswith(_OF_LLAMAFACTORY) and not is_asked and has_copy(context) else ""
 
 
 def unjudged(document: Document, context: Context) -> Issue | None:
@@ -117,19 +145,19 @@ def _keys_of_main_branch() -> frozenset[str]:
 
 
 def _foreign_keys(view: LlamaFactoryConfig, issues: tuple[Issue, ...]) -> tuple[Issue, ...]:
-    """The issues, with keys that are no slip of one of LLaMA-Factory's as a warning: a fork declares arguments of its
-    own, and one that is not in this repository cannot be asked. Several of them are one fact."""
+    """The issues, with keys that are no slip of one of LLaMA-Factory's under a condition: a fork declares arguments of
+    its own, and one that is not in this repository cannot be asked. Several of them are one fact."""
     foreign = [issue for issue in issues if issue.code == "unknown-key" and issue.message.count("`") == 2]
     if not foreign or has_copy(view.context):
         return issues
     if len(foreign) < _SEVERAL:
-        mild = {issue: issue._replace(severity="warning", message=issue.message + _REFUSED) for issue in foreign}
-        return tuple(mild.get(issue, issue) for issue in issues)
+        said = {issue: issue._replace(message=issue.message + _REFUSED, where=_NO_FORK) for issue in foreign}
+        return tuple(said.get(issue, issue) for issue in issues)
     names = [f"`{issue.pointer[-1]}`" for issue in foreign]
     more = f" and {len(names) - _SEVERAL} more" if len(names) > _SEVERAL else ""
     message = f"unknown keys {', '.join(names[:_SEVERAL])}{more}{_REFUSED}"
     rest = tuple(issue for issue in issues if issue not in foreign)
-    return (foreign[0]._replace(severity="warning", message=message), *rest)
+    return (foreign[0]._replace(message=message, where=_NO_FORK), *rest)
 
 
 def _is_declared(view: LlamaFactoryConfig, issue: Issue) -> bool:

@@ -21,7 +21,7 @@ from memlint.formats.verl.model import find_model
 from memlint.run import Origin, Run
 from memlint.source.document import Document
 
-__all__ = ["DIALECT", "NAME", "RESOLVES_REFERENCES", "SCHEMA", "edits", "parse", "recognise", "skips_rule"]
+__all__ = ["DIALECT", "NAME", "RESOLVES_REFERENCES", "SCHEMA", "copy_of", "edits", "parse", "recognise", "skips_rule"]
 
 DIALECT = "omegaconf"
 RESOLVES_REFERENCES = True  # OmegaConf
@@ -50,6 +50,10 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
     from memlint.formats.nemo_rl.edits import nemo_rl_edits  # writes keys back: for fixes
 
     return nemo_rl_edits(parsed, run, changes)
+
+
+def copy_of(rule: str, context: Context) -> str:
+    return "NeMo-RL" if context.repository.own_functions("nemo_rl/algorithms") else ""
 
 
 def skips_rule(rule: str, document: Document, context: Context) -> bool:

@@ -21,7 +21,7 @@ from memlint.formats.openrlhf.recognise import NAME, SCHEMA, recognise
 from memlint.run import Origin, Reading, Run
 from memlint.source.document import Document
 
-__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "skips_rule"]
+__all__ = ["DIALECT", "NAME", "SCHEMA", "copy_of", "edits", "parse", "recognise", "skips_rule"]
 
 DIALECT = "yaml12"
 _OF_ANOTHER_TRAINING = 3  # flags of no release: a copy with so many trains another model, or otherwise
@@ -49,6 +49,10 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
     from memlint.formats.openrlhf.edits import openrlhf_edits  # writes flags back: for fixes
 
     return openrlhf_edits(parsed, run, changes)
+
+
+def copy_of(rule: str, context: Context) -> str:
+    return "OpenRLHF" if has_copy(context) else ""
 
 
 def skips_rule(rule: str, document: Document, context: Context) -> bool:

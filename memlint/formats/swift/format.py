@@ -22,7 +22,7 @@ from memlint.formats.swift.translate import MODELLED_TUNERS, as_trainer, spreads
 from memlint.run import Origin, Run
 from memlint.source.document import Document
 
-__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "skips_rule"]
+__all__ = ["DIALECT", "NAME", "SCHEMA", "copy_of", "edits", "parse", "recognise", "skips_rule"]
 
 DIALECT = "yaml11"
 _SPEECH = "the whole checkpoint is loaded, the talker too, unless ENABLE_AUDIO_OUTPUT is 0"
@@ -48,6 +48,10 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
     from memlint.formats.swift.edits import swift_edits  # writes keys back: for fixes
 
     return swift_edits(parsed, run, changes)
+
+
+def copy_of(rule: str, context: Context) -> str:
+    return "ms-swift" if has_copy(context) else ""
 
 
 def skips_rule(rule: str, document: Document, context: Context) -> bool:

@@ -20,7 +20,7 @@ from memlint.formats.torchtune.training import find_model, read_stage, read_unmo
 from memlint.run import Origin, Run
 from memlint.source.document import Document
 
-__all__ = ["DIALECT", "NAME", "RESOLVES_REFERENCES", "SCHEMA", "edits", "parse", "recognise", "skips_rule"]
+__all__ = ["DIALECT", "NAME", "RESOLVES_REFERENCES", "SCHEMA", "copy_of", "edits", "parse", "recognise", "skips_rule"]
 
 DIALECT = "omegaconf"
 RESOLVES_REFERENCES = True  # OmegaConf
@@ -61,6 +61,10 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
     from memlint.formats.torchtune.edits import torchtune_edits  # writes keys back: for fixes
 
     return torchtune_edits(parsed, run, changes)
+
+
+def copy_of(rule: str, context: Context) -> str:
+    return "torchtune" if context.repository.own_functions("torchtune/config") else ""
 
 
 def skips_rule(rule: str, document: Document, context: Context) -> bool:

@@ -64,7 +64,18 @@ from memlint.formats.without_training import apply_without_training
 from memlint.run import Entailed, Origin, Run
 from memlint.source.document import Document, Path, Start
 
-__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "rule_applies", "skips_rule", "unjudged"]
+__all__ = [
+    "DIALECT",
+    "NAME",
+    "SCHEMA",
+    "copy_of",
+    "edits",
+    "parse",
+    "recognise",
+    "rule_applies",
+    "skips_rule",
+    "unjudged",
+]
 
 DIALECT = "yaml11"
 OF_ANY_SCRIPT = True
@@ -128,6 +139,10 @@ def _is_started_elsewhere(document: Document) -> bool:
     started in a folder of its own, too."""
     start = document.start
     return start is not None and (start.values.is_commanded or start.program.is_elsewhere)
+
+
+def copy_of(rule: str, context: Context) -> str:
+    return "TRL" if context.repository.own_functions("trl/trainer") else ""
 
 
 def skips_rule(rule: str, document: Document, context: Context) -> bool:

@@ -37,7 +37,7 @@ from memlint.formats.verl.recognise import (
 from memlint.run import Origin, Run
 from memlint.source.document import Document
 
-__all__ = ["DIALECT", "NAME", "RESOLVES_REFERENCES", "SCHEMA", "edits", "parse", "recognise", "skips_rule"]
+__all__ = ["DIALECT", "NAME", "RESOLVES_REFERENCES", "SCHEMA", "copy_of", "edits", "parse", "recognise", "skips_rule"]
 
 DIALECT = "omegaconf"
 RESOLVES_REFERENCES = True  # Hydra's OmegaConf
@@ -68,6 +68,10 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
     from memlint.formats.verl.edits import verl_edits  # writes keys back: for fixes
 
     return verl_edits(parsed, run, changes)
+
+
+def copy_of(rule: str, context: Context) -> str:
+    return "verl" if has_copy(context) else ""
 
 
 def skips_rule(rule: str, document: Document, context: Context) -> bool:

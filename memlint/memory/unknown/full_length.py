@@ -36,9 +36,8 @@ def is_over_at_full_length_alone(run: Run, estimate: Estimate) -> bool:
     step = _phase(estimate, "optimizer_step")
     if step is None:
         return False
-    # What no shorter sequence does without, unless another reading holds less of the model.
-    holds_less = bool(estimate.readings) and least < step.allocated_bytes
-    return (least - growing if holds_less else step.allocated_bytes) <= budget
+    # What no shorter sequence does without; another reading may hold less of the model.
+    return (least - growing if estimate.readings else step.allocated_bytes) <= budget
 
 
 def _phase(estimate: Estimate, name: str) -> Phase | None:

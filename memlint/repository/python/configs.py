@@ -40,6 +40,7 @@ _ON_TOP = re.compile(r"^#\s*@package\b|^\s*-\s*override\b", re.MULTILINE)
 # A quick test of a script or its imports: it loads such files.
 _LOADS = re.compile(r"yaml\.|OmegaConf|json\.load|toml|hydra|config", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z_]\w+")
+_HANDED_ON = re.compile(r"""\*\*\s*[\w.]*(?:\.|\[["'])(\w+)(?:["']\])?\s*[,)]""")  # `Trainer(**config["trainer"])`
 _OF_ANY_FILE = frozenset(
     ("", "train", "training", "run", "main", "config", "configs", "cfg", "base", "default", "full")
 )
@@ -52,7 +53,7 @@ class ConfigIndex:
         self._repository = repository._replace(read=_remembered(repository.read))
         self._python = python
         self._scripts: list[tuple[str, str]] | None = None
-        self._words: frozenset[str] | None = None
+        self._words: tuple[frozenset[str], frozenset[str]] | None = None
         # (script, suffix) -> the files that it always loads, for a script that ignores the file on its command line.
         self._only_loads: dict[tuple[str, str], frozenset[str]] = {}
         # (script, one of `_kinds`) -> files that gave it no run
@@ -142,7 +143,7 @@ class ConfigIndex:
         of = chosen(readings, is_told)
         others = tuple(disagreements(of, readings))
         file = self._repository.document(path)
-        keys = {} if file is None else unread(file, of.runs, self._words_of_scripts())
+        keys = {} if file is None else unread(file, of.runs, *self._words_of_scripts())
         first, *more = (with_places(one, keys) for one in of.runs)
         if first.start is not None:
             first = first._replace(
@@ -150,11 +151,13 @@ class ConfigIndex:
             )
         return (first, *more)
 
-    def _words_of_scripts(self) -> frozenset[str]:
-        """The words of all Python of the repository."""
+    def _words_of_scripts(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The words of all Python of the repository, and the names of the mappings that it hands on whole."""
         if self._words is None:
-            texts = (self._repository.read(path) for path in self._python())
-            self._words = frozenset(word for text in texts if text is not None for word in _WORD.findall(text))
+            read = (self._repository.read(path) for path in self._python())
+            texts = [text for text in read if text is not None]
+            words = frozenset(word for text in texts for word in _WORD.findall(text))
+            self._words = words, frozenset(name for text in texts for name in _HANDED_ON.findall(text))
         return self._words
 
     def _runs(self, script: str, code: str, path: str) -> tuple[Document, ...]:

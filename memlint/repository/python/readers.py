@@ -76,18 +76,18 @@ def _word(document: Document, name: str) -> str:
     return repr(document.value[name]) if name in document.value else "not given"
 
 
-def unread(file: Document, runs: Sequence[Document], words: Set[str]) -> Mapping[str, Span]:
+def unread(file: Document, runs: Sequence[Document], words: Set[str], handed_on: Set[str]) -> Mapping[str, Span]:
     """Keys of the file with names of training arguments that matter to memory, but that no script reads.
 
-    `words`: all words of the scripts. Only mappings whose other values the script reads by name are searched: with
-    `SFTConfig(**config["training"])` no key is named.
+    `words`: all words of the scripts. `handed_on`: the names of what they hand on whole. Only mappings whose other
+    values the script reads by name are searched: with `SFTConfig(**config["training"])` no key is named.
     """
     used = {span for document in runs for span in _spans(document)}
     found: dict[str, Span] = {}
     for path, value in _mappings(file.value, ()):
         leaves = {key: file.places.get((*path, key)) for key in value}
         by_name = [key for key, at in leaves.items() if at is not None and _bounds(at.value) in used]
-        if not by_name or not all(str(key) in words for key in by_name):
+        if not by_name or not all(str(key) in words for key in by_name) or not handed_on.isdisjoint(path[-1:]):
             continue
         for key, at in leaves.items():
             says = not isinstance(value[key], (dict, list)) and value[key] not in (None, False, "", 0)

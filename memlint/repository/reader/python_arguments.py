@@ -88,6 +88,10 @@ class Python:
                 found.append(script)
         return tuple(found)
 
+    def converting(self, key: str) -> Iterator[str]:
+        """The scripts that make a number of `key`."""
+        return (self._name(path) for path, text in self._texts.get() if converts(text, key))
+
     @cached_property
     def parsers(self) -> frozenset[str]:
         """The argument parsers that the scripts make."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import posixpath
+import re
 from collections.abc import Callable
 
 from memlint.source.python import operations
@@ -110,12 +112,16 @@ def _loaded(reader: Reader, owner: Class, given: Call) -> Value:
 
 
 _CONFIG_SUFFIXES = (".json", ".yaml", ".yml", ".toml")
+# What libraries write beside the weights that they save: a run before this one may have.
+_SAVED = re.compile(r"(?:adapter_config|config|trainer_state|tokenizer_config|[\w.]+\.index)\.json$")
 
 
 def is_there(reader: Reader, path: Value, given: Call) -> Value:
     """Whether a file exists. Known only for configuration files, which the repository has or not."""
     if isinstance(path, Known) and isinstance(path.value, str) and path.value.endswith(_CONFIG_SUFFIXES):
-        return Known(reader.find(path.value) is not None, given.source)
+        is_here = reader.find(path.value) is not None
+        if is_here or not _SAVED.match(posixpath.basename(path.value)):
+            return Known(is_here, given.source)
     return Undetermined("whether a file exists", given.source)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,7 @@ from memlint.source.python.values import (
 
 _OPTIONS = "options of the command line"  # a key that no attribute has
 _COMMANDS = "subcommands"
+_ACTED_ON = "attributes that an own action sets"
 _TRAINS = re.compile(r"train|sft|finetune|fine-tune|dpo|grpo|fit", re.IGNORECASE)
 OPTIONS = "command line"  # the name of the object that is observed when a script parses its command line: the options
 
@@ -160,10 +162,25 @@ def _add_argument(reader: Reader, given: Call) -> Value | None:
     if name:
         said = _given_value(reader, given, names)
         is_positional = bool(names) and not names[0].startswith("-")
+        action = given.named.get("action")
         if said is None:
             said = reader.unsaid(name, _option_default(reader, given, name, is_positional))
+        elif isinstance(action, Class) and isinstance(given.owner, Made):
+            said = Undetermined(f"what `{action.name}` makes of `{name}`", given.source)
+            acted_on = given.owner.attributes.setdefault(_ACTED_ON, Table({}))
+            if isinstance(acted_on, Table):
+                acted_on.values.update(dict.fromkeys(_set_by(action), said))
         options.values[name] = said
     return Known(None)
+
+
+def _set_by(action: Class) -> Iterator[str]:
+    """The attributes that an action of the program's own sets by name: `setattr(namespace, "use_lora", True)`."""
+    for method in action.methods.values():
+        for node in ast.walk(method):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
+                names = (one.value for one in node.args[1:2] if isinstance(one, ast.Constant))
+                yield from (name for name in names if isinstance(name, str))
 
 
 def _given_value(reader: Reader, given: Call, names: list[str]) -> Value | None:
@@ -255,6 +272,9 @@ def _parse_arguments(reader: Reader, given: Call) -> Value | None:
     options = options_of(given.owner)
     if options is None:
         return None
+    acted_on = given.owner.attributes.get(_ACTED_ON) if isinstance(given.owner, Made) else None
+    if isinstance(acted_on, Table):
+        options = Table({**options.values, **acted_on.values})
     chosen = _command_of(reader, given.owner) if isinstance(given.owner, Made) else None
     if chosen is not None and isinstance(given.owner, Made):
         inner, holder = options_of(chosen[1]), given.owner.attributes[_COMMANDS]

@@ -84,6 +84,8 @@ def test_the_reading_that_needs_least_counts() -> None:
     reading = ReadingEstimate("sharded", least, least, least, "fits")
     assert not is_over_at_full_length_alone(replace(RUN, LONG), over(40, 20, 25))
     assert is_over_at_full_length_alone(replace(RUN, LONG), over(40, 20, 25, readings=(reading,)))
+    longest = ReadingEstimate("sharded", 38 * GIB, 38 * GIB, 38 * GIB, "out_of_memory")  # with short ones 18 GiB
+    assert is_over_at_full_length_alone(replace(RUN, LONG), over(40, 20, 25, readings=(longest,)))
 
 
 @pytest.mark.parametrize(

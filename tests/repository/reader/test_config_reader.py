@@ -96,6 +96,16 @@ def test_what_is_judged_hangs_on_who_reads_the_file(files: dict[str, str], found
     assert rules(analysed(**files)) == found
 
 
+@pytest.mark.parametrize(("converted", "found"), [("float", ["EVA004"]), ("print", JUDGED)])
+def test_a_script_may_make_numbers_of_what_its_helper_reads(converted: str, found: list[str]) -> None:
+    helper = (
+        "from transformers import HfArgumentParser, TrainingArguments\n"
+        "def get():\n    return HfArgumentParser(TrainingArguments).parse_yaml_file('configs/sft.yaml')\n"
+    )
+    train = f"from helper import get\nargs = get()\nargs.learning_rate = {converted}(args.learning_rate)\n"
+    assert rules(analysed(helper_py=helper, train_py=train)) == found
+
+
 @pytest.mark.parametrize(
     ("files", "severity"),
     [({}, "warning"), ({"train_py": PARSER, "run_sh": "python train.py configs/sft.yaml"}, "error")],

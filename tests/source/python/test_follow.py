@@ -198,6 +198,13 @@ def test_options_have_their_defaults(options: str, used: str, value: Any) -> Non
     assert handed(PARSER.format(options) + f"use({used})") == value
 
 
+@pytest.mark.parametrize(("path", "value"), [("out/adapter_config.json", {1, 2}), ("settings.yaml", 2)])
+def test_what_training_writes_may_be_there(path: str, value: object) -> None:
+    """The repository has its configuration files or not; what a library saves may be of an earlier run."""
+    code = f"import os\nif os.path.exists({path!r}):\n    x = 1\nelse:\n    x = 2\nuse(x)"
+    assert handed(code) == value
+
+
 def test_a_star_takes_no_names_that_begin_with_a_line() -> None:
     files = {"other.py": "size = 4\n_own = 5\n"}
     code = "_own = 1\nfrom other import *\nif __name__ == '__main__':\n    use([size, _own])\n"

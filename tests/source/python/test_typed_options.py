@@ -139,3 +139,21 @@ def test_gin_may_give_what_a_call_leaves_out(decorator: str) -> None:
         "Training().run()\n"
     )
     assert handed(of_class) == ["?", 3]
+
+
+OWN_ACTION = """import argparse
+class Mode(argparse.Action):
+    def __call__(self, parser, namespace, values, option_string=None):
+        setattr(namespace, "lora", False)
+p = argparse.ArgumentParser()
+p.add_argument("--mode", action=Mode)
+p.set_defaults(lora=True)
+args = p.parse_args()
+use([args.lora, args.mode])
+"""
+
+
+def test_an_own_action_sets_what_it_likes() -> None:
+    """What it makes of the words, and the other attributes that it sets, are not known."""
+    assert said(OWN_ACTION, "") == [True, None]
+    assert said(OWN_ACTION, "--mode full") == ["?", "?"]

@@ -1,0 +1,139 @@
+"""An error is one where nothing that it rests on is missing; else it is a warning that names what is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from memlint.findings import Finding, Location
+from memlint.formats import trainer, verl
+from memlint.hardware import find
+from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import analyse
+from memlint.ruleset.evidence import Case, as_far_as_known
+from memlint.ruleset.shipped import shipped
+from memlint.source import load
+
+LLAMAFACTORY = """model_name_or_path: Qwen/Qwen2.5-1.5B
+stage: sft
+do_train: true
+finetuning_type: lora
+dataset: alpaca_en_demo
+template: qwen
+output_dir: out
+{}
+"""
+VERL = (
+    "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_batch_size=64 "
+    "actor_rollout_ref.model.path=Qwen/Qwen2.5-7B actor_rollout_ref.actor.ppo_mini_batch_size=128 "
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1 trainer.n_gpus_per_node=8 trainer.nnodes=1 "
+    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1\n"
+)
+COPY_OF_VERL = (
+    "class Trainer:\n    def _validate_config(self):\n        pass\n\n"
+    "    def _check_resource_available(self):\n        pass\n"
+)
+HPARAMS = "src/llamafactory/hparams/finetuning_args.py"
+DECLARES = "@dataclass\nclass FinetuningArguments:\n    finetuning_type: str = 'lora'\n    lora_rank: int = 8\n"
+
+
+def findings(name: str, files: dict[str, str], **facts: Any) -> list[Finding]:
+    workspace = in_memory(files)
+    document = workspace.documents(name)[0]
+    return list(analyse(document, workspace.context(**facts), tuple(shipped())).findings)
+
+
+def only(found: list[Finding], rule: str) -> Finding:
+    (one,) = (item for item in found if item.rule == rule)
+    return one
+
+
+def test_what_a_release_refuses_is_an_error_without_a_copy_of_the_framework() -> None:
+    found = only(findings("run.sh", {"run.sh": VERL}), "CFG008")
+    assert (found.severity, found.where) == ("error", "")
+
+
+def test_of_a_copy_it_is_a_warning_that_says_so() -> None:
+    files = {"run.sh": VERL, "verl/trainer/ppo/ray_trainer.py": COPY_OF_VERL}
+    found = only(findings("run.sh", files), "CFG008")
+    assert found.severity == "warning"
+    assert found.message.endswith("(where the copy of verl in this repository checks what its releases check)")
+
+
+@pytest.mark.parametrize(
+    ("key", "rule", "copy", "severity"),
+    [
+        ("lora_rnk: 8", "CFG001", "", "error"),
+        ("lora_rnk: 8", "CFG001", DECLARES, "error"),  # the copy declares no such key, so its parser refuses it
+        ("learning_rate: fast", "CFG002", "", "error"),
+        ("learning_rate: fast", "CFG002", DECLARES, "warning"),
+    ],
+)
+def test_a_copy_that_shows_the_check_is_evidence(key: str, rule: str, copy: str, severity: str) -> None:
+    files = {"sft.yaml": LLAMAFACTORY.format(key), **({HPARAMS: copy} if copy else {})}
+    assert only(findings("sft.yaml", files), rule).severity == severity
+
+
+def test_a_check_that_the_copy_makes_itself_is_an_error() -> None:
+    key = "pref_loss: ipo\ndpo_label_smoothing: 0.1"
+    refuses = (
+        '    def __post_init__(self):\n        raise ValueError("`dpo_label_smoothing` is only valid for sigmoid.")\n'
+    )
+    config = LLAMAFACTORY.format(key).replace("stage: sft", "stage: dpo")
+    assert only(findings("dpo.yaml", {"dpo.yaml": config, HPARAMS: DECLARES + refuses}), "LLF017").severity == "error"
+    other = '    def __post_init__(self):\n        raise ValueError("`use_llama_pro` is only valid for Freeze.")\n'
+    said = findings("dpo.yaml", {"dpo.yaml": config, HPARAMS: DECLARES + other})
+    assert "LLF017" not in {one.rule for one in said}
+
+
+def case(format_: object, name: str = "a.yaml", has_own_reader: bool = False) -> Case:
+    return Case(format_, load(b"a: 1\n", name)[0], in_memory({}).context(), has_own_reader)
+
+
+def finding(rule: str, severity: str = "error", where: str = "") -> Finding:
+    return Finding(rule, "a/b", severity, "words", Location("a.yaml", 1, 1, 1, 1), where=where)
+
+
+def test_a_format_says_a_condition_itself() -> None:
+    found = as_far_as_known(finding("CFG001", where="no fork reads the file"), case(verl.format))
+    assert (found.severity, found.message) == ("warning", "words (where no fork reads the file)")
+
+
+def test_figures_of_a_file_that_a_script_reads_hold_under_a_condition() -> None:
+    said = as_far_as_known(finding("MEM001"), case(trainer.format, has_own_reader=True))
+    assert said.severity == "warning"
+    assert said.where == "the script that reads this file trains what its keys say"
+
+
+@pytest.mark.parametrize("severity", ["warning", "info"])
+def test_only_errors_are_lowered(severity: str) -> None:
+    given = finding("MEM001", severity)
+    assert as_far_as_known(given, case(trainer.format, has_own_reader=True)) == given
+
+
+@pytest.mark.parametrize(("batch", "severities"), [("", []), ("per_device_train_batch_size: 16\n", ["warning"])])
+def test_a_batch_that_an_own_reader_may_call_otherwise_is_not_counted(batch: str, severities: list[str]) -> None:
+    config = f"model_name_or_path: Qwen/Qwen2.5-7B\nlearning_rate: 1.0e-5\nmax_length: 4096\noutput_dir: out\n{batch}"
+    reader = "import yaml\nsettings = yaml.safe_load(open(path))\nrows = settings['rows']\n"
+    files = {
+        "sft.yaml": f"{config}bf16: true\nrows: 2\n",
+        "run.sh": "python train.py --config sft.yaml\n",
+        "train.py": reader,
+    }
+    found = findings("sft.yaml", files, gpu=find("RTX4090"), gpus=1)
+    assert "CFG013" in {one.rule for one in found}
+    assert [one.severity for one in found if one.rule == "MEM001"] == severities
+
+
+def test_a_release_that_a_key_of_older_ones_bounds_is_not_known() -> None:
+    config = (
+        "model_name_or_path: Qwen/Qwen2.5-7B\nlearning_rate: 1.0e-5\noutput_dir: out\nper_device_train_batch_size: 1\n"
+        "auto_find_batch_size: true\ndeepspeed: z3.json\n"
+    )
+    stage = '{"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": "auto"}'
+    newest = only(findings("a.yaml", {"a.yaml": config, "z3.json": stage}), "PAR005")
+    assert newest.severity == "error"
+    older = config + "evaluation_strategy: steps\n"
+    found = only(findings("a.yaml", {"a.yaml": older, "z3.json": stage}), "PAR005")
+    assert (found.severity, found.where) == ("warning", "transformers is 4.45 or newer")
