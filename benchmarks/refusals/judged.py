@@ -37,7 +37,7 @@ def framework(name: str, sources: Path) -> SimpleNamespace:
         WARNS=True,  # these also drop keys without a word
         ORIGINALS=_originals(name),
         fields=lambda: {place: field for place, field in fields_of(name).items() if is_judged(place)},
-        gpus=lambda value: value.get("num_processes", 8) if name == "accelerate" else 1,
+        gpus=lambda value: value.get("num_processes", 8) if name == "accelerate" else 8 if name == "axolotl" else 1,
         refuses=lambda value: _refuses(judge, value),
         written=json.dumps if name == "deepspeed" else _yaml,
     )
