@@ -39,7 +39,7 @@ def fields_of(framework: str) -> dict[Place, Field]:
     if framework.startswith("trl-"):
         import trl
 
-        classes = (trl.ScriptArguments, getattr(trl, f"{framework[4:].upper()}Config"), trl.ModelConfig)
+        classes = (trl.ScriptArguments, getattr(trl, config_class(framework)), trl.ModelConfig)
         return _of_dataclasses(classes)
     if framework == "axolotl":
         from axolotl.utils.schemas.config import AxolotlInputConfig
@@ -58,14 +58,20 @@ def options_of(framework: str) -> dict[Place, tuple[Any, ...]]:
     if framework == "accelerate":
         return dict(engine_refusals.LAUNCH)
     known = json.loads(_OPTIONS.read_text(encoding="utf-8"))
-    name = {"llamafactory": "llamafactory"}.get(framework, f"{framework[4:].upper()}Config")
-    listed = known.get("SFTConfig" if framework == "trainer" else name, {"options": {}})["options"]
+    name = "llamafactory" if framework == "llamafactory" else config_class(framework)
+    listed = known.get("SFTConfig" if framework in ("trainer", "trl-reward") else name, {"options": {}})["options"]
     found = {(key,): tuple(value for value in values if value is not None) for key, values in listed.items()}
     if framework == "axolotl":
         found = {place: (field.usual,) for place, field in fields_of(framework).items() if field.kind in (bool, str)}
         found = {place: values for place, values in found.items() if values != ("value",)}
     own = fields_of(framework)
     return {place: values for place, values in found.items() if place in own}
+
+
+def config_class(framework: str) -> str:
+    """TRL's class of arguments for "trl-dpo" and its like."""
+    name = framework.removeprefix("trl-")
+    return f"{name.capitalize() if name == 'reward' else name.upper()}Config"
 
 
 def _of_dataclasses(classes: Any) -> dict[Place, Field]:

@@ -79,7 +79,15 @@ def _is_judged(change: Change) -> bool:
     if change.kind == "missing" and _MAY_BE_MISSING & set(change.removed):
         return False
     places = (change.place, *change.removed, *(place for place, _ in change.further))
-    return not any(step in _NOT_JUDGED for place in places for step in place)
+    return all(map(is_judged, places))
+
+
+def is_judged(place: Place) -> bool:
+    return not any(step in _NOT_JUDGED for step in place)
+
+
+def is_of_this_machine(refusal: str) -> bool:
+    return bool(re.search(_OF_THIS_MACHINE, refusal))
 
 
 def _words(change: Change, original: Original, judge: Judge) -> str:
@@ -88,7 +96,7 @@ def _words(change: Change, original: Original, judge: Judge) -> str:
     if content == original.content:
         return ""
     answer: Answer = judge(content)
-    if re.search(_OF_THIS_MACHINE, answer.refusal):
+    if is_of_this_machine(answer.refusal):
         return ""
     if answer.refusal:
         return answer.refusal[:MOST_WORDS]

@@ -4,7 +4,8 @@ A judge runs what the framework does with a file up to its first training step, 
 
 - LLaMA-Factory 0.9.5: `get_train_args`, the template's registry, attention and adapters on a tiny model;
 - Trainer (transformers 5.23.0): `HfArgumentParser` over the dataclasses of the language-modelling example's names;
-- TRL 1.16.0: `TrlParser` over the classes of `trl sft`, `trl dpo`, `trl grpo`, which drops what it does not know;
+- TRL 1.16.0: `TrlParser` over the classes of `trl sft`, `dpo`, `grpo`, `kto` and `reward`, which drops what it does
+  not know;
 - Axolotl 0.19.0: `validate_config` with the capabilities of one H100;
 - DeepSpeed 0.19.8: `DeepSpeedConfig`, and the optimizer and the scheduler that it builds;
 - accelerate 1.15.0: the launcher and the plug-ins that it fills, wrap classes on a tiny model.
@@ -72,7 +73,7 @@ def judges(sources: Path, parsers_alone: bool = False) -> Mapping[str, Judge]:
     os.environ.update(HF_HUB_OFFLINE="1", AXOLOTL_DO_NOT_TRACK="1", TRANSFORMERS_VERBOSITY="critical")
     for name in _ABSENT:
         _stub(name)
-    trl = {f"trl-{name.lower()}": functools.partial(_trl, name) for name in ("SFT", "DPO", "GRPO")}
+    trl = {f"trl-{name.lower()}": functools.partial(_trl, name) for name in ("SFT", "DPO", "GRPO", "KTO", "Reward")}
     return {
         "llamafactory": _llamafactory,
         "trainer": _trainer,

@@ -222,6 +222,8 @@ EVERY: dict[str, Original] = {
         "grpo.yaml",
         {**_TRL, "num_generations": 4, "max_completion_length": 256, "beta": 0.04, "temperature": 0.9},
     ),
+    "trl-kto": Original("trl-kto", "kto.yaml", {**_TRL, **_PEFT, "beta": 0.1, "max_length": 1024}),
+    "trl-reward": Original("trl-reward", "reward.yaml", {**_TRL, **_PEFT, "max_length": 1024}),
     "axolotl-full": Original("axolotl", "config.yaml", _AXOLOTL),
     "axolotl-lora": Original(
         "axolotl",

@@ -16,27 +16,28 @@ import logging
 import os
 import random
 import sys
-import types
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks.command import parser
-from benchmarks.refusals.drawn import changed
+from benchmarks.refusals import judged
+from benchmarks.refusals.drawn import UNDECIDED, changed
+from memlint.findings import Finding
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Engine
 from memlint.ruleset.shipped import shipped
 
 COUNTS = Path(__file__).resolve().parents[1] / "data" / "parser_refusals.json"
-FRAMEWORKS = ("swift", "verl", "openrlhf", "torchtune")
+FRAMEWORKS = ("swift", "verl", "openrlhf", "torchtune", "nemo_rl")
 # Of a later moment than the parser's: memory, the model that is loaded, the engine that is built, the data.
 LATER = ("MEM0", "OFF", "HWR")
 
 
 def main() -> None:
     arguments = parser(__doc__)
-    arguments.add_argument("framework", choices=FRAMEWORKS)
+    arguments.add_argument("framework", choices=(*FRAMEWORKS, *judged.NAMES))
     arguments.add_argument("sources", type=Path)
     arguments.add_argument("number", nargs="?", type=int, default=300)
     arguments.add_argument("--seed", type=int, default=0)
@@ -46,40 +47,54 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
     os.environ.update(CUDA_VISIBLE_DEVICES="", HF_HUB_OFFLINE="1", DS_ACCELERATOR="cpu")
-    module = importlib.import_module(f"benchmarks.refusals.{options.framework}")
-    sys.path[:0] = [str(path) for path in sorted(options.sources.glob("*"))]
+    module = framework(options.framework, options.sources)
     counts = compare(module, options.number, options.seed, options.verbose)
     print(f"{module.NAME} {module.RELEASE}: {counts}")
     if options.write:
         keep(f"{module.NAME} {module.RELEASE}", counts)
 
 
-def compare(module: types.ModuleType, number: int, seed: int, verbose: bool) -> dict[str, int]:
+def framework(name: str, sources: Path) -> Any:
+    """The framework's module, or what stands for one, with its packages within reach."""
+    if name in judged.NAMES:
+        return judged.framework(name, sources)
+    sys.path[:0] = [str(path) for path in sorted(sources.glob("*"))]
+    return importlib.import_module(f"benchmarks.refusals.{name}")
+
+
+def compare(module: Any, number: int, seed: int, verbose: bool) -> dict[str, int]:
     rules, fields = Engine(shipped()), module.fields()
     counts = {"originals": 0, "tried": 0, "refused": 0, "missed": 0, "false alarms": 0}
+    sound: dict[str, set[str]] = {}
     for name, original in module.ORIGINALS.items():
-        reason, found = module.refuses(original.content), errors(rules, module, original.content)
+        reason, found = module.refuses(original.content), said(rules, module, original.content)
         counts["originals"] += 1
-        if reason or found:
-            raise SystemExit(f"{name} is no sound original: {reason or found}")
+        if reason or errors(found):
+            raise SystemExit(f"{name} is no sound original: {reason or errors(found)}")
+        sound[name] = warnings_of(found)
     names = sorted(module.ORIGINALS)
     for index in range(number):
         draw = random.Random(f"{seed} {index}")
         name = draw.choice(names)
         value = changed(module.ORIGINALS[name], fields, draw, getattr(module, "KEPT", ()))
-        reason, found = module.refuses(value), errors(rules, module, value)
-        kind = "missed" if reason and not found else "false alarms" if found and not reason else ""
+        reason = module.refuses(value)
+        if reason == UNDECIDED:
+            continue
+        found = said(rules, module, value)
+        caught = errors(found) or (getattr(module, "WARNS", False) and warnings_of(found) - sound[name])
+        kind = "missed" if reason and not caught else "false alarms" if errors(found) and not reason else ""
         counts["tried"] += 1
         counts["refused"] += bool(reason)
         if kind:
             counts[kind] += 1
             if verbose:
-                print(f"{kind}: {reason[:200] or found} | {name}: {_difference(module.ORIGINALS[name].content, value)}")
+                words = reason[:200] or errors(found)
+                print(f"{kind}: {words} | {name}: {_difference(module.ORIGINALS[name].content, value)}")
     return counts
 
 
-def errors(rules: Engine, module: types.ModuleType, value: Mapping[str, Any]) -> list[str]:
-    """memlint's errors on the configuration, but those about later moments."""
+def said(rules: Engine, module: Any, value: Mapping[str, Any]) -> list[Finding]:
+    """What memlint finds in the configuration, but what it says of later moments."""
     others = module.beside(value) if hasattr(module, "beside") else {}
     workspace = in_memory({module.FILE: module.written(value), **others})
     gpus = module.gpus(value) if hasattr(module, "gpus") else 8
@@ -89,9 +104,16 @@ def errors(rules: Engine, module: types.ModuleType, value: Mapping[str, Any]) ->
     crash = next((one.message for one in found if one.rule == "MEM000"), "")
     if crash:
         raise SystemExit(f"{crash}: {value}")
-    texts = [f"{one.rule} {one.message}" for one in found if one.severity == "error"]
     later = getattr(module, "LATER", ())
-    return [text for text in texts if not text.startswith(LATER) and not any(words in text for words in later)]
+    return [one for one in found if not one.rule.startswith(LATER) and not any(words in one.message for words in later)]
+
+
+def errors(found: list[Finding]) -> list[str]:
+    return [f"{one.rule} {one.message}" for one in found if one.severity == "error"]
+
+
+def warnings_of(found: list[Finding]) -> set[str]:
+    return {f"{one.rule} {one.message}" for one in found if one.severity == "warning"}
 
 
 def _difference(original: Mapping[str, Any], value: Mapping[str, Any]) -> dict[str, Any]:

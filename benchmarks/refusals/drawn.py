@@ -12,6 +12,7 @@ from benchmarks.mistakes.fields import Field, Place
 
 Options = Mapping[Place, tuple[Any, ...]]
 MISSING = object()  # as a value: the key is taken out
+UNDECIDED = "undecided"  # a judge's answer where its machine lacks what the configuration asks for
 # What stands where a field of a kind is read.
 _WRONG: Mapping[type, tuple[Any, ...]] = {
     int: ("many", 1.5, -1, 0),

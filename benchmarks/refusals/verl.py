@@ -3,21 +3,15 @@ trainer and its workers fill before a model is loaded."""
 
 from __future__ import annotations
 
-import functools
-import importlib.abc
-import importlib.machinery
-import importlib.metadata
-import importlib.util
 import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
-from unittest import mock
 
 from benchmarks.mistakes.fields import Field, Place
 from benchmarks.mistakes.judges import refusal, tiny_checkpoint
+from benchmarks.refusals.absent import stand_in
 from benchmarks.refusals.drawn import MISSING, Options, Original
 
 NAME, RELEASE, FILE = "verl", "0.9.1", "run.sh"
@@ -33,6 +27,7 @@ LATER = (
     "wants a number",  # text where the trainer first counts, or divides, later
     "is no loss of verl",  # its first update looks for the function
 )
+_ABSENT = ("ray", "vllm", "torchdata", "codetiming", "pylatexenc", "tensordict", "cachetools")
 _SFT_PROGRAM = "program"
 _A, _R, _REF = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.ref"
 _M = "actor_rollout_ref.model"
@@ -274,7 +269,7 @@ def _composed(name: str, words: list[str]) -> Any:
 
 def _reinforcement(config: Any) -> None:
     """trainer/main_ppo.py main, then what the workers make of their sections (workers/engine_workers.py)."""
-    _stand_ins()
+    stand_in(_ABSENT)
     from verl.trainer.ppo.core_algos import get_adv_estimator_fn
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import omega_conf_to_dataclass, validate_config
@@ -289,7 +284,7 @@ def _reinforcement(config: Any) -> None:
 
 def _sft(config: Any) -> None:
     """trainer/sft_trainer.py, _build_config."""
-    _stand_ins()
+    stand_in(_ABSENT)
     from verl.utils.config import omega_conf_to_dataclass
 
     _model(config.model)
@@ -305,39 +300,3 @@ def _model(section: Any) -> None:
     with open_dict(section):
         section.path, section.load_tokenizer = tiny_checkpoint("qwen2"), False
     omega_conf_to_dataclass(section)
-
-
-_ABSENT = ("ray", "vllm", "torchdata", "codetiming", "pylatexenc", "tensordict", "cachetools")
-
-
-@functools.cache
-def _stand_ins() -> None:
-    """Packages that only training needs, where they are missing: every name in them exists and does nothing."""
-    missing = {name for name in _ABSENT if importlib.util.find_spec(name) is None}
-    sys.meta_path.append(_Finder(missing))
-    known = importlib.metadata.version
-    importlib.metadata.version = lambda distribution_name: (
-        "0.18.0" if distribution_name in missing else known(distribution_name)
-    )
-
-
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def __init__(self, packages: set[str]) -> None:
-        self.packages = packages
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        found = name.partition(".")[0] in self.packages
-        return importlib.machinery.ModuleSpec(name, self, is_package=True) if found else None
-
-    def create_module(self, spec: Any) -> ModuleType:
-        return _Anything(spec.name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        module.__version__ = "0.0"  # type: ignore[attr-defined]
-
-
-class _Anything(ModuleType):
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return mock.MagicMock()

@@ -11,6 +11,7 @@ from memlint.expressions.facts import Facts
 from memlint.expressions.render import render
 from memlint.findings import Edit, Fix
 from memlint.formats.base import Format, Parsed
+from memlint.formats.fields import value_at
 from memlint.memory.values import Estimate
 from memlint.ruleset.rule import FixTemplate
 from memlint.run import UNKNOWN, Run, replace
@@ -67,7 +68,14 @@ def _key_edit(parsed: Parsed, action: str, section: str, pointer: tuple[str, ...
     if section not in parsed.raw_places:
         return ()
     path, root = parsed.raw_places[section]
-    return (Edit(path, (*root, *pointer), action, value),)
+    document = next(one for one in parsed.documents if one.path == path)
+    return (Edit(path, (*root, *_as_spelt(value_at(document.value, root), pointer)), action, value),)
+
+
+def _as_spelt(section: Any, pointer: tuple[str, ...]) -> tuple[str, ...]:
+    """The key in one piece where the file writes keys of sections so: OpenRLHF's `ds.packing_samples`."""
+    names = section if isinstance(section, dict) and pointer[0] not in section else ()
+    return (".".join(pointer),) if any("." in str(name) for name in names) else pointer
 
 
 def _with_peaks(fix: Fix, context: FixContext) -> Fix | None:

@@ -77,10 +77,10 @@ WITHOUT_AN_EDIT = frozenset(
         *("ACC006", "AXO018", "AXO047", "AXO060", "AXO081", "AXO083", "AXO089", "DSP005", "DSP020", "FSD002", "LLF003"),
         *("LLF043", "LLF049", "MEM004", "PAR014", "PAR016", "PAR017", "PAR018", "PAR019", "PEF009", "PEF012"),
         *("PEF022", "PEF027", "PRF009", "TRN013", "TRN016", "TRL011", "TRL028"),
+        "AXO095",
         # Two settings that exclude each other, or a word among several: which one is meant is the author's to say.
-        *("ORL001", "ORL002", "ORL003", "ORL004", "ORL005", "ORL006", "ORL007", "ORL008", "ORL009", "ORL010", "ORL011"),
-        *("ORL012", "SWF002", "SWF006", "SWF008", "SWF009", "SWF011", "SWF012", "SWF013", "TUN001", "TUN003", "VER003"),
-        *("VER010", "VER011"),
+        *("ORL001", "ORL003", "ORL006", "ORL008", "ORL009", "ORL010", "ORL012", "SWF002", "SWF008", "SWF009", "SWF011"),
+        *("SWF012", "TUN003", "VER010"),
     )
 )
 

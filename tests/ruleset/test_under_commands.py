@@ -63,3 +63,16 @@ def test_the_config_under_each_command() -> None:
     assert [one.value for one in as_launched(document, launches)] == [{"a": 3, "b": 2}, {"a": 1, "b": 2, "c": True}]
     assert as_launched(document, [*launches, Launch(options=(("b", 2),))]) == ()
     assert as_launched(document, [Launch(options=(("a", number),)) for number in range(3, 40)]) == ()
+
+
+def test_a_rule_writes_a_key_as_the_command_spells_its_keys() -> None:
+    """OpenRLHF's flags have dots in their names, and are no sections."""
+    command = (
+        "deepspeed --module openrlhf.cli.train_sft --model.model_name_or_path meta-llama/Meta-Llama-3-8B "
+        "--data.dataset d --data.max_len 2048 --ds.zero_stage 2 --data.multiturn\n"
+    )
+    workspace = in_memory({"run.sh": command})
+    (document,) = workspace.documents("run.sh")
+    findings = Engine(shipped()).analyse(document, workspace.context()).findings
+    (found,) = [one for one in findings if one.rule == "ORL011"]
+    assert [edit.pointer[-1] for edit in found.fixes[0].edits] == ["data.apply_chat_template"]

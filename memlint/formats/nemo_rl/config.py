@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from memlint.formats.base import Context, MissingFile
-from memlint.formats.fields import Section, as_number, root, value_at
+from memlint.formats.fields import Section, as_number, interpolated, root, value_at
 from memlint.formats.keys import Keys
 from memlint.formats.nemo_rl.recognise import ALGORITHMS
 from memlint.formats.section_keys import SectionKeys, path_of
 from memlint.formats.verl.composed import ABOVE, Composed, first_file, tails
 from memlint.formats.verl.config import VerlConfig, follow, resolved
+from memlint.run import UNKNOWN
 from memlint.source.document import Document
 
 SOURCE = "NeMo-RL 0.7.0"
@@ -73,6 +74,27 @@ class NemoConfig(VerlConfig):
 
     def _is_older(self, key: str) -> bool:
         return False
+
+    @property
+    def stated(self) -> tuple[int, ...]:
+        """NeMo-RL's release, where somebody states it."""
+        return tuple(self.context.versions.get("nemo_rl", ()))
+
+    def value(self, key: str) -> Any:
+        """What the first file that has it gives at any key; UNKNOWN for a placeholder, None where none has it."""
+        path = path_of(key)
+        for layer in self._layers:
+            found = value_at(layer.section.value, path)
+            if found is not None:
+                return UNKNOWN if found == "???" or interpolated(found) else found
+            if _ends_at(layer.section.value, path):
+                break
+        return None
+
+    def is_absent(self, key: str) -> bool:
+        """Whether no file has the key, not even with null."""
+        *above, name = path_of(key)
+        return not any(name in section for section in self.mappings(*above))
 
     def has_section(self, *path: str) -> bool:
         """Whether a file has a mapping at `path`."""

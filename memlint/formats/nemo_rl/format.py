@@ -13,10 +13,10 @@ from memlint.formats.keys import read_start
 from memlint.formats.nemo_rl import behaviour, megatron
 from memlint.formats.nemo_rl.config import NemoConfig, config_of
 from memlint.formats.nemo_rl.issues import nemo_rl_issues
+from memlint.formats.nemo_rl.key_issues import key_issues
 from memlint.formats.nemo_rl.keys import KEYS
 from memlint.formats.nemo_rl.recognise import NAME, SCHEMA, recognise
 from memlint.formats.nemo_rl.training import read_stack, readings
-from memlint.formats.schema.validate import schema_issues
 from memlint.formats.verl.model import find_model
 from memlint.run import Origin, Run
 from memlint.source.document import Document
@@ -39,7 +39,7 @@ def parse(document: Document, context: Context) -> Parsed:
     below = tuple(section.document for section in config.below)
     run = fields.run(NAME, document.path, tuple(one.path for one in below))
     run = run._replace(readings=readings(config, run))
-    issues = schema_issues(value, document.path, SCHEMA, context.versions)
+    issues = key_issues(config)
     raw, places = {"config": value}, {"config": (document.path, ())}
     every = (*issues, *nemo_rl_issues(fields, config), *fields.issues)
     return Parsed(NAME, (run,), every, (document, *below), raw, places)

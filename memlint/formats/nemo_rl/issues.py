@@ -1,4 +1,7 @@
-"""Issues of a NeMo-RL file: values that its own checks refuse (0.7.0, and since when)."""
+"""Issues of a NeMo-RL file: values that its own checks refuse (0.7.0, and since when).
+
+Sizes and GPUs stand here, options that exclude each other in refused.py and refused_engines.py, keys and the types of
+their values in key_issues.py."""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from memlint.formats.base import Issue
 from memlint.formats.fields import Fields, as_bool, value_at
 from memlint.formats.nemo_rl.batches import DYNAMIC, GLOBAL, MICRO, PACKING, SCORED, tokens_section
 from memlint.formats.nemo_rl.config import NemoConfig
-from memlint.formats.nemo_rl.placement import EACH, NODES, gpus_of_model
+from memlint.formats.nemo_rl.placement import gpus_of_model, says_gpus
+from memlint.formats.nemo_rl.refused import ALGORITHM, refusals
+from memlint.formats.nemo_rl.refused_engines import ENGINES
 from memlint.formats.section_keys import path_of
 from memlint.run import UNKNOWN
 
@@ -27,7 +32,8 @@ def nemo_rl_issues(fields: Fields, config: NemoConfig) -> tuple[Issue, ...]:
     if config.names:
         return ()
     every = (*_engines(config), *_world(fields, config), *_batch(fields, config), *_sequences(config))
-    return (*every, *_accuracy(config), *_workers(fields, config), *_heads(config))
+    refused = refusals(config, (*ALGORITHM, *ENGINES))
+    return (*every, *_accuracy(config), *_workers(fields, config), *_copies(fields, config), *_heads(config), *refused)
 
 
 def _issue(
@@ -37,11 +43,6 @@ def _issue(
     own = config.own
     if value_at(own.value, path_of(key)) is not None:
         yield own.issue("conflict", f"{message}; {effect}", *path_of(key), severity=severity)
-
-
-def _says_gpus(config: NemoConfig) -> bool:
-    """Whether the file itself says how many GPUs there are: those of a file below may well be others in a command."""
-    return any(value_at(config.own.value, path_of(key)) is not None for key in (EACH, NODES))
 
 
 def _first(config: NemoConfig, *keys: str) -> str:
@@ -65,7 +66,7 @@ def _world(fields: Fields, config: NemoConfig) -> Iterator[Issue]:
     """nemo_rl/models/policy/lm_policy.py:199 and :208 (since 0.4)."""
     world, model = fields.get("parallelism.world_size"), gpus_of_model(config)
     origin = fields.origins.get("parallelism.world_size")
-    if not isinstance(world, int) or model is None or world % model == 0 or origin is None or not _says_gpus(config):
+    if not isinstance(world, int) or model is None or world % model == 0 or origin is None or not says_gpus(config):
         return
     key = _first(config, _TENSOR.get(config.engine, _TENSOR["dtensor"]), _CONTEXT, "cluster.gpus_per_node")
     yield from _issue(config, key, f"{world} GPUs are no multiple of the {model} that share one copy of the model")
@@ -77,7 +78,7 @@ def _batch(fields: Fields, config: NemoConfig) -> Iterator[Issue]:
     world, model = fields.get("parallelism.world_size"), gpus_of_model(config)
     if total is None or not isinstance(ranks, int) or not isinstance(world, int) or not model or world % model:
         return
-    if not _says_gpus(config):
+    if not says_gpus(config):
         return
     key = _first(config, GLOBAL, MICRO, "cluster.gpus_per_node")
     if total % ranks:
@@ -117,8 +118,7 @@ def _accuracy(config: NemoConfig) -> Iterator[Issue]:
 
 def _is_since_0_6(config: NemoConfig) -> bool:
     """Whether the release is said, or the file has a key that came with 0.6."""
-    release = config.context.versions.get("nemo_rl", ())
-    return release >= (0, 6) if release else config.has_section("policy", "dtensor_cfg", "automodel_kwargs")
+    return config.stated >= (0, 6) if config.stated else config.has_section("policy", "dtensor_cfg", "automodel_kwargs")
 
 
 def _workers(fields: Fields, config: NemoConfig) -> Iterator[Issue]:
@@ -136,9 +136,18 @@ def _workers(fields: Fields, config: NemoConfig) -> Iterator[Issue]:
     if context > 1 and tensor > 1 and config.flag("policy.dtensor_cfg.sequence_parallel"):
         message = "`sequence_parallel` does not go with `context_parallel_size`"
         yield from _issue(config, _first(config, "policy.dtensor_cfg.sequence_parallel", _CONTEXT), message)
-    alone = fields.get("parallelism.world_size") == 1 and _says_gpus(config)
+    alone = fields.get("parallelism.world_size") == 1 and says_gpus(config)
     if config.is_v2 and config.flag(offload) and alone and _is_since_0_6(config):
         yield from _issue(config, offload, "`cpu_offload` does not work on a single GPU")
+
+
+def _copies(fields: Fields, config: NemoConfig) -> Iterator[Issue]:
+    """nemo_rl/models/automodel/setup.py:470 (0.7, which brings the key)."""
+    key = "policy.dtensor_cfg.dp_replicate_size"
+    copies, ranks = config.integer(key) or 1, fields.get("parallelism.data_parallel_size")
+    if config.engine == "dtensor" and config.is_v2 and isinstance(ranks, int) and ranks % copies and says_gpus(config):
+        message = f"{ranks} data-parallel ranks cannot be divided into the {copies} copies of `dp_replicate_size`"
+        yield from _issue(config, _first(config, key, "cluster.gpus_per_node"), message)
 
 
 def _heads(config: NemoConfig) -> Iterator[Issue]:

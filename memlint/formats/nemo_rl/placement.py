@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from memlint.formats.fields import Fields
+from memlint.formats.fields import Fields, value_at
 from memlint.formats.nemo_rl.config import NemoConfig
+from memlint.formats.section_keys import path_of
 from memlint.run import UNKNOWN, Origin
 
 EACH, NODES = "cluster.gpus_per_node", "cluster.num_nodes"
@@ -24,6 +25,11 @@ EXPERTS = {
     "dtensor": "policy.dtensor_cfg.expert_parallel_size",
     "megatron": "policy.megatron_cfg.expert_model_parallel_size",
 }
+
+
+def says_gpus(config: NemoConfig) -> bool:
+    """Whether the file itself says how many GPUs there are: those of a file below may well be others in a command."""
+    return any(value_at(config.own.value, path_of(key)) is not None for key in (EACH, NODES))
 
 
 def writes_elsewhere(config: NemoConfig) -> bool:

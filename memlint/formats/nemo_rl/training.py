@@ -38,7 +38,7 @@ def read_stack(fields: Fields, config: NemoConfig) -> None:
     """The release of transformers that NeMo-RL pins, unless somebody states another."""
     if "transformers" in config.context.versions:
         return
-    release = _release(config) or _TRANSFORMERS[0][0]
+    release = config.stated or _TRANSFORMERS[0][0]
     pinned = next(version for since, version in _TRANSFORMERS if release >= since)
     fields.infer("stack.transformers", pinned, f"NeMo-RL {'.'.join(map(str, release))} pins it")
 
@@ -101,20 +101,15 @@ def read_recomputation(fields: Fields, config: NemoConfig) -> None:
     fields.put("checkpointing.mode", "full" if as_bool(value) else "none", config.origin(key))
     if config.engine == "megatron":
         return
-    by_parts = not config.is_v2 or () < _release(config) < _WHOLE_LAYERS_SINCE
+    by_parts = not config.is_v2 or () < config.stated < _WHOLE_LAYERS_SINCE
     fields.infer("checkpointing.by_parts", by_parts, "the worker that `_v2` chooses, and NeMo-RL's release")
     fields.infer("checkpointing.reentrant", not by_parts, "the worker that `_v2` chooses, and NeMo-RL's release")
-
-
-def _release(config: NemoConfig) -> tuple[int, ...]:
-    stated: tuple[int, ...] = config.context.versions.get("nemo_rl", ())
-    return stated
 
 
 def readings(config: NemoConfig, run: Run) -> tuple[Reading, ...]:
     """A file for Automodel may be of a release that checkpointed parts of layers, unless it has a key of later ones."""
     later = config.has_section(*AUTOMODEL.split("."))
-    if config.engine != "dtensor" or not config.is_v2 or _release(config) or later or run.checkpointing.mode != "full":
+    if config.engine != "dtensor" or not config.is_v2 or config.stated or later or run.checkpointing.mode != "full":
         return ()
     return (
         Reading(

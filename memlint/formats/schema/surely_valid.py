@@ -9,6 +9,7 @@ Keywords mean what JSON Schema 2020-12 says: https://json-schema.org/draft/2020-
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -100,6 +101,11 @@ def _is_one_of(wanted: Any, value: Any) -> bool:
     return any(type(one) is type(value) and one == value for one in wanted)
 
 
+def _matches(wanted: str, value: Any) -> bool:
+    """Whether a text meets a pattern. ECMA's `$` is no end of a line, which Python's is."""
+    return type(value) is not str or ("\n" not in value and bool(re.search(wanted, value)))
+
+
 def _number(value: Any) -> bool:
     return type(value) in _TYPES["number"]
 
@@ -113,6 +119,7 @@ _CONDITIONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "maximum": lambda wanted, value: not _number(value) or value <= wanted,
     "exclusiveMinimum": lambda wanted, value: not _number(value) or value > wanted,
     "exclusiveMaximum": lambda wanted, value: not _number(value) or value < wanted,
+    "pattern": _matches,
     "minItems": lambda wanted, value: type(value) is not list or len(value) >= wanted,
     "maxItems": lambda wanted, value: type(value) is not list or len(value) <= wanted,
     "required": lambda wanted, value: type(value) is not dict or all(key in value for key in wanted),

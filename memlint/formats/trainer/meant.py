@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memlint.formats.base import ConfigReader, Issue
-from memlint.formats.fields import as_number, interpolated
+from memlint.formats.fields import as_bool, as_number, interpolated
 from memlint.formats.schema.suggest import distance, nearest, normal
 from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.trainer.config import TrainerConfig
@@ -105,13 +105,16 @@ _WORDS_OF_TASK: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "vllm_mode": ("server", "colocate"),
     },
 }
+_OF_4_BITS = (
+    "bnb_4bit_quant_type"  # which nothing reads otherwise (trl 1.16.0 trainer/utils.py, get_quantization_config)
+)
 # Of ModelConfig: peft 0.21.2 config.py (LoraConfig, task_type), bitsandbytes functional.py (quantize_4bit).
 _MODEL_CONFIG_WORDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "lora_task_type": (
         ("seq_cls", "seq_2_seq_lm", "causal_lm", "token_cls", "question_ans", "feature_extraction"),
         "PEFT",
     ),
-    "bnb_4bit_quant_type": (("nf4", "fp4"), "bitsandbytes"),
+    _OF_4_BITS: (("nf4", "fp4"), "bitsandbytes"),
 }
 # transformers 5.23.0 hf_argparser.py:32, string_to_bool
 _TRUTHS = frozenset(("yes", "true", "t", "y", "1", "no", "false", "f", "n", "0"))
@@ -129,7 +132,8 @@ def meant_issues(config: TrainerConfig) -> Iterator[Issue]:
         for key, known in _WORDS_OF_TASK.get(config.stage, {}).items():
             yield from _names(config, key, known, "TRL")
         for key, (known, library) in _MODEL_CONFIG_WORDS.items():
-            yield from _names(config, key, known, library)
+            if key != _OF_4_BITS or as_bool(config.section.value.get("load_in_4bit")):
+                yield from _names(config, key, known, library)
 
 
 def _share_of_vllm(config: TrainerConfig) -> Iterator[Issue]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memlint.formats.base import Issue
+from memlint.formats.fields import Section, value_at
 from memlint.formats.key_releases import key_releases, refused_keys
 from memlint.formats.verl.composed import file_name
 from memlint.formats.verl.config import VerlConfig, has_copy
@@ -35,7 +36,7 @@ def refused_overrides(config: VerlConfig) -> Iterator[Issue]:
     if config.own.value.get(_ENGINE) is not None:
         program = "ppo_megatron" if config.own.value[_ENGINE] == "megatron" else ""
     table = key_releases("verl", program)
-    keys = tuple(_overridden(config, config.own.value, ()))
+    keys = tuple(".".join(place) for place in overridden(config.own) if not _is_of_hydra(place))
     if table is None or any(_is_group(config.own.value, key) and not table.knows(key) for key in keys):
         return
     refusal = table.refusal(keys, config.context.versions.get("verl", ()))
@@ -48,13 +49,15 @@ def _is_group(value: Mapping[str, Any], key: str) -> bool:
     return isinstance(value.get(key), str)
 
 
-def _overridden(config: VerlConfig, value: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[str]:
-    """The keys that the command overrides; not those that it adds (`+a.b=1`) or deletes (`~a.b`)."""
-    for key, inner in value.items():
+def _is_of_hydra(place: tuple[str, ...]) -> bool:
+    return place[0] in _OF_HYDRA or place == (_ENGINE,)
+
+
+def overridden(own: Section, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The keys that a command overrides; not those that it adds (`+a.b=1`) or deletes (`~a.b`)."""
+    for key, inner in (value_at(own.value, above) or {}).items():
         place = (*above, str(key))
-        if place[0] in _OF_HYDRA or place == (_ENGINE,):
-            continue
         if isinstance(inner, dict) and inner:
-            yield from _overridden(config, inner, place)
-        elif not key_text(config.own.document, place).startswith(("+", "~")):
-            yield ".".join(place)
+            yield from overridden(own, place)
+        elif not key_text(own.document, place).startswith(("+", "~")):
+            yield place

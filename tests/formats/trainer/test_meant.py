@@ -207,6 +207,10 @@ def test_a_word_that_a_trainer_compares_with_names(
     assert (found.code, found.severity, found.suggestion) == ("bad-value", severity, meant)
 
 
+def test_nothing_reads_the_kind_of_4_bits_where_none_are_loaded() -> None:
+    assert not issues({**TRL, "packing": True, "bnb_4bit_quant_type": "nf8"})
+
+
 def test_a_class_of_the_repository_may_take_other_words() -> None:
     declared = "@dataclass\nclass Config(SFTConfig):\n    loss_type: str = 'nll'\n"
     assert not issues({**TRL, "loss_type": "focal"}, declared)
