@@ -304,17 +304,18 @@ def _shown(starts: Sequence[ProgramStart], config: str) -> list[CommandLine]:
 
 
 def _agreed(lines: Sequence[CommandLine]) -> list[CommandLine]:
-    """One command line with what the lines agree on; an option in which they differ is not known."""
+    """One command line with what the lines agree on; an option or an override in which they differ is not known."""
     if len(lines) < 2:
         return list(lines)
     first, *others = lines
     names = dict.fromkeys(name for line in lines for name in line.options)
+    overridden = dict.fromkeys(name for line in lines for name in line.overrides)
     same = (repr(_words(line)[1]) == repr(_words(first)[1]) for line in others)
     return [
         first._replace(
             options={name: _agreed_words([line.options.get(name) for line in lines], name) for name in names},
             positional=first.positional if all(same) else tuple(map(_differing, first.positional)),
-            overrides={},
+            overrides={name: _agreed_value([line.overrides.get(name) for line in lines], name) for name in overridden},
             page="",
             number=0,
             is_open=any(line.is_open for line in lines),
@@ -329,6 +330,14 @@ def _agreed_words(given: Sequence[tuple[Value, ...] | None], name: str) -> tuple
     if first is not None and all(one == told[0] and None not in (one or ()) for one in told):
         return first
     return (Undetermined(f"the commands of the repository differ in `--{name}`"),)
+
+
+def _agreed_value(given: Sequence[Value | None], name: str) -> Value:
+    """The value that overrides a configuration's, by the lines that give it or do not."""
+    first, told = given[0], [None if value is None else _told(value) for value in given]
+    if first is not None and told[0] is not None and all(one == told[0] for one in told):
+        return first
+    return Undetermined(f"the commands of the repository differ in `{name}`")
 
 
 def _differing(word: Value) -> Value:

@@ -127,7 +127,7 @@ def _cut_to(reader: Reader, node: ast.Slice, edges: list[Value], frame: Frame) -
         return upper if end is node.upper else evaluate(reader, end, frame) if end is not None else None
     if node.upper is None and isinstance(lower, Known) and isinstance(lower.value, int) and lower.value < 0:
         return lower._replace(value=-lower.value)
-    adds = end if isinstance(end, ast.BinOp) and isinstance(end.op, ast.Add) else None
+    adds = node.upper if isinstance(node.upper, ast.BinOp) and isinstance(node.upper.op, ast.Add) else None
     if adds is not None and node.lower is not None and ast.unparse(adds.left) == ast.unparse(node.lower):
         return evaluate(reader, adds.right, frame)
     return None
@@ -138,7 +138,8 @@ _SHIFTED = re.compile(r"\[(?:\.\.\.,|:,)?\s*:\s*-1\s*\]|\[(?:\.\.\.,|:,)?\s*1\s*
 
 
 def _end_of_inputs(node: ast.Slice, frame: Frame) -> ast.expr | None:
-    """Where a slice ends: `n` of `[:n]`, and of `[: n + 1]` in code that takes n inputs and their n targets of it."""
+    """Where a slice ends: `n` of `[:n]`, and of `[: n + 1]` in code that takes n inputs and their n targets of it. What
+    begins elsewhere, as `[at : at + n + 1]`, may hold several sequences."""
     end = node.upper
     is_longer = isinstance(end, ast.BinOp) and isinstance(end.op, ast.Add) and getattr(end.right, "value", None) == 1
     return end.left if is_longer and isinstance(end, ast.BinOp) and _SHIFTED.search(frame.module.text) else end
