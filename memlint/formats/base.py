@@ -116,10 +116,11 @@ class ConfigReader(NamedTuple):
     """Who reads a config: `kind` is "framework" (an argument parser of transformers or TRL), "script" (a script of the
     repository by itself) or "" where nothing tells. `path`: the script that shows it. `parsers`: those that it makes.
     `has_own_trainer`: it trains with a class that is none of transformers' and TRL's trainers. `makes_adapter`: it
-    makes its adapter without asking for TRL's `use_peft`. `names`: the frameworks that a script names, to which it may
-    hand the file on ("llamafactory", "axolotl"). `reads`: the keys of the config that a script asks for by itself.
-    `leaves_out`: of the arguments that nothing but a script's code gives its model, those that it does not
-    ("attn_implementation"). `is_one_of`: another script may read it as well, and nothing tells which does.
+    makes its adapter without asking for TRL's `use_peft`; a script, in some branch. `names`: the frameworks that a
+    script names, to which it may hand the file on ("llamafactory", "axolotl"). `reads`: the keys of the config that a
+    script asks for by itself. `leaves_out`: of the arguments that nothing but a script's code gives its model, those
+    that it does not ("attn_implementation"). `is_one_of`: another script may read it as well, and nothing tells which
+    does.
     """
 
     kind: str = ""

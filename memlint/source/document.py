@@ -112,6 +112,7 @@ class StartedProgram(NamedTuple):
     # How much of weights, gradients and optimizer states remains then: "" (unknown), all, headless (all but the head).
     model_state: str = ""
     loads_model: bool = False  # a Python script loads the model itself, so that defaults of TRL's loader do not apply
+    is_plain_trainer: bool = False  # in Python: its trainer is the framework's class, and none that derives from it
     has_own_trainer: bool = False  # its trainers are classes of its own, which set up their engine themselves
     writes_groups: bool = False  # its GRPO trainer derives from transformers' Trainer, not from TRL's
     hides_model: bool = False  # its code was followed, but does not show which model it trains

@@ -8,6 +8,8 @@ import yaml
 from memlint.formats.axolotl import format as axolotl
 from memlint.formats.llamafactory import format as llamafactory
 from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import Engine
+from memlint.run import UNKNOWN
 
 LLAMAFACTORY = {
     "model_name_or_path": "Qwen/Qwen2.5-7B",
@@ -70,3 +72,19 @@ def test_an_axolotl_file_that_a_script_reads() -> None:
     workspace = in_memory({"sft.yaml": "base_model: a/b\ntrain_file: c.jsonl\noutput_dir: out\n", **RUN})
     note = axolotl.unjudged(workspace.documents("sft.yaml")[0], workspace.context())
     assert note is not None and note.code == "own-reader" and not axolotl.rule_applies(note.code)
+
+
+ADAPTS = "import yaml\nfrom peft import LoraConfig\nsettings = yaml.safe_load(open(path))\nLoraConfig(r=settings.r)\n"
+FLAT = "model_name_or_path: Qwen/Qwen2.5-7B\noutput_dir: o\nlearning_rate: 1e-4\nmax_grad_norm: 1.0\nbatch: 2\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "more", "kind"),
+    [(ADAPTS, "", UNKNOWN), (READER, "", "full"), (ADAPTS, "use_peft: true\nlora_r: 8\n", "lora")],
+)
+def test_a_script_that_makes_adapters_leaves_open_what_trains(program: str, more: str, kind: object) -> None:
+    workspace = in_memory({**RUN, "train.py": program, "sft.yaml": FLAT + more})
+    (document,) = workspace.documents("sft.yaml")
+    run = Engine(()).analyse(document, workspace.context()).runs[0]
+    assert run.method.kind == kind
+    assert (run.model.weights_dtype is UNKNOWN) is (kind is UNKNOWN)

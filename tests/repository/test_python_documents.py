@@ -1190,3 +1190,98 @@ def test_a_file_two_folders_below_a_root_with_keys_two_levels_down(tmp_path: Pat
         (tmp_path / name).write_text(text)
     (run,) = checked(tmp_path, ".")["runs"]
     assert (run["path"], "3 x ?" in run["summary"]) == ("configs/exp/a.yaml", True)
+
+
+IN_TWO_FILES = """\
+import argparse, yaml, torch
+from own.models import load
+parser = argparse.ArgumentParser()
+parser.add_argument("--config", default="conf/base.yaml")
+config = yaml.safe_load(open(parser.parse_args().config))
+adapter = yaml.safe_load(open("conf/lora.yaml"))
+model = load(config, adapter)
+optimizer = torch.optim.AdamW(model.parameters())
+for text in texts:
+    model(**tokenizer(text, truncation=True, max_length=config["length"])).loss.backward()
+    optimizer.step()
+"""
+LOADS_BOTH = """\
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+def load(config, adapter):
+    model = AutoModelForCausalLM.from_pretrained(config["model"], torch_dtype="bfloat16")
+    return get_peft_model(model, LoraConfig(r=adapter["r"], lora_alpha=adapter["a"], target_modules=adapter["to"]))
+"""
+
+
+def test_a_run_of_two_configs_stands_at_the_one_that_the_command_names() -> None:
+    """Its batch is written in neither; the package that loads its model names its own modules from the root."""
+    files = {
+        "train.py": IN_TWO_FILES,
+        "own/models/__init__.py": "from own.models.loading import load\n",
+        "own/models/loading.py": LOADS_BOTH,
+        "conf/base.yaml": "model: Qwen/Qwen2.5-0.5B\nlength: 512\nmax_steps: 3\n",
+        "conf/lora.yaml": "r: 4\na: 8\nto: [q_proj]\nlora_dropout: 0\n",
+        "README.md": "python train.py --config conf/base.yaml\n",
+    }
+    workspace = in_memory(files)
+    (found,) = workspace.config_runs("conf/base.yaml")
+    assert (found.path, found.value["lora_r"], found.value["max_length"]) == ("conf/base.yaml", 4, 512)
+
+
+def test_a_command_that_only_tries_a_program_out_is_no_run_of_it() -> None:
+    code = '"""Usage: python sft.py --dry-run --batch 2"""\nimport argparse\n' + SFT.replace(
+        "per_device_train_batch_size=2", "per_device_train_batch_size=given.batch"
+    ).replace(
+        "args = SFTConfig",
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--batch', type=int, default=8)\n"
+        "parser.add_argument('--dry-run', action='store_true')\ngiven = parser.parse_args()\nargs = SFTConfig",
+    )
+    for text, batch in ((code, 8), (code.replace("--dry-run --batch 2", "--batch 2"), 2)):
+        (document,) = in_memory({"sft.py": text}).documents("sft.py")
+        assert document.value["per_device_train_batch_size"] == batch
+
+
+def test_hydra_makes_what_trains() -> None:
+    """The script names neither the class with the loop nor the model: its configuration does."""
+    files = {
+        "train.py": "import hydra\n\n@hydra.main(config_path='conf', config_name='a')\ndef main(cfg):\n"
+        "    trainer = hydra.utils.instantiate(cfg.trainer)\n    trainer.fit()\n\nmain()\n",
+        "conf/a.yaml": "trainer:\n  _target_: own.loops.Loop\n  name: Qwen/Qwen2.5-0.5B\n  batch: 6\n",
+        "own/loops.py": "import torch\nfrom transformers import AutoModelForCausalLM\nclass Loop:\n"
+        "    def __init__(self, name, batch):\n"
+        "        self.model = AutoModelForCausalLM.from_pretrained(name)\n        self.batch = batch\n"
+        "    def fit(self):\n        optimizer = torch.optim.AdamW(self.model.parameters())\n"
+        "        for rows in torch.utils.data.DataLoader(load(), batch_size=self.batch):\n"
+        "            self.model(**rows).loss.backward()\n            optimizer.step()\n",
+    }
+    (found,) = in_memory(files).documents("train.py")
+    assert (found.value["model_name_or_path"], found.value["per_device_train_batch_size"]) == ("Qwen/Qwen2.5-0.5B", 6)
+
+
+def test_rloo_s_model_is_its_policy() -> None:
+    code = (
+        "from trl import RLOOConfig, RLOOTrainer\nfrom transformers import AutoModelForCausalLM\n"
+        "from peft import LoraConfig, get_peft_model\n"
+        "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', torch_dtype='bfloat16')\n"
+        "model = get_peft_model(model, LoraConfig(r=4))\n"
+        "RLOOTrainer(config=RLOOConfig('o', per_device_train_batch_size=2), policy=model, ref_policy=other,\n"
+        "            reward_model=scores, train_dataset=data).train()\n"
+    )
+    (found,) = in_memory({"rloo.py": code}).documents("rloo.py")
+    assert (found.value["model_name_or_path"], found.value["lora_r"]) == ("Qwen/Qwen2.5-0.5B", 4)
+
+
+def test_what_commands_override_differently_is_not_known() -> None:
+    script = SFT.replace("per_device_train_batch_size=2", "per_device_train_batch_size=cfg.batch")
+    body = "".join(f"    {line}\n" for line in script.splitlines())
+    main = "@hydra.main(config_path='conf', config_name='a')\ndef main(cfg):\n"
+    lines = "".join(f"python train.py batch={number} rows=3\n" for number in range(1, 7))
+    files = {
+        "train.py": f"import hydra\n\n{main}{body}\nmain()\n",
+        "conf/a.yaml": "batch: 48\nrows: 2\n",
+    }
+    for page, batch in (("", 48), (lines, "${per_device_train_batch_size}")):
+        workspace = in_memory({**files, "README.md": page})
+        found = workspace.documents("train.py") or workspace.config_runs("conf/a.yaml")
+        assert found[0].value["per_device_train_batch_size"] == batch

@@ -46,6 +46,8 @@ def test_a_command_says_program_and_options(text: str, program: str, wanted: dic
         "Python train.py is the script\n",
         "you start python train.py and wait\n",
         "python train.py --model <name>\n",
+        "python train.py --model-size [small|base|large]\n",
+        "python train.py --model-size={small|base}\n",
         "python -c 'import train'\n",
     ],
 )

@@ -51,6 +51,7 @@ from memlint.formats.trainer.reader import (
     read_dtype_doubt,
     read_own_batch,
     read_own_freezing,
+    read_own_method,
     read_own_rank,
     unjudged,
 )
@@ -109,6 +110,7 @@ def read(document: Document, context: Context) -> ReadFile:
     sections = _fill(fields, config, companions)
     read_own_batch(fields, document, context)
     read_own_freezing(fields, document, context)
+    read_own_method(fields, document, context)
     read_own_rank(fields, document)
     others = tuple(s.document for s in sections if s.document.path != document.path)
     return ReadFile(config, fields, others, *_raw(config, sections, companions))

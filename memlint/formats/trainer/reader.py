@@ -128,6 +128,21 @@ def read_own_batch(fields: Fields, document: Document, context: Context) -> None
             fields.unknown("checkpointing.mode", "the script that reads the file says it")
 
 
+def read_own_method(fields: Fields, document: Document, context: Context) -> None:
+    """What trains is not known where a script that makes adapters reads the file by itself, and the file does not
+    say."""
+    origin = fields.origins.get("method.kind")
+    if document.start is not None or (origin is not None and origin.kind != "default"):
+        return
+    found = reader_of(document, context)
+    if found.kind != "script" or not found.makes_adapter:
+        return
+    fields.unknown("method.kind", f"{found.path} reads the file, and makes adapters of which the file says nothing")
+    for name, what in (("model.weights_dtype", "dtype of the weights"), ("precision.compute", "precision")):
+        if getattr(fields.origins.get(name), "kind", "default") == "default":
+            fields.unknown(name, f"{found.path} decides about the {what}")
+
+
 def read_own_rank(fields: Fields, document: Document) -> None:
     """The rank by LoraConfig's own word, in a file whose keys a script hands to it. Of a command, `--r` may be any."""
     value = document.value if document.start is None and isinstance(document.value, dict) else {}

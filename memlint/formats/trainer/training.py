@@ -60,12 +60,14 @@ _WITH_PREFERENCES = ("dpo", "kto", "cpo", "simpo", "orpo")
 def stage_of(config: TrainerConfig) -> tuple[str, Origin]:
     """The stage and its origin: from keys that only one stage has, else from the run's names, else `sft`.
 
-    TRL's trainers have a stage each; in a class on transformers' Trainer, its loss may be that of any."""
+    TRL's trainers have a stage each; in a class on transformers' Trainer, its loss may be that of any. Where a program
+    was followed to the Trainer itself, options that other branches read say nothing."""
     value, start = config.section.value, config.section.document.start
     task, entry = (start.program.task, start.program.entry) if start is not None else ("", "")
     of_program = Origin("inferred", detail=f"`{entry}` trains that way")
     is_any = start is not None and start.program.framework == "transformers" and task == "sft"
-    if task and not is_any:
+    is_plain = start is not None and start.program.is_plain_trainer
+    if task and (is_plain or not is_any):
         return _AS_STAGE.get(task, task), of_program
     for key in ("task_type", "task", "rlhf_type", "loss"):
         word = value.get(key)

@@ -1,8 +1,8 @@
 """Extracts commands from pages: lines of Markdown and of comments that name a launcher, a script or a folder.
 
 A page is not a script, so each command is read by itself. Notation that is not shell is converted or removed: prompts,
-inline code, placeholders (`<config>`, `{CONFIG}`, `[CONFIG]`), unclosed quotes, a missing backslash before an option.
-Every character keeps its place in the page.
+inline code, placeholders (`<config>`, `{CONFIG}`, `[CONFIG]`, `[small|large]`), unclosed quotes, a missing backslash
+before an option. Every character keeps its place in the page.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ COMMAND = re.compile(rf"{HINTS}|\.(?:sh|bash|slurm|sbatch)\b|(?m:^[$#> \t]{{0,8}
 _OPTION = re.compile(r"[# \t]*--[a-z]")
 _PROMPT = re.compile(r"[$#>%\s]+(?=\s)\s*|\s+")
 _CODE = re.compile(r"[^`]+")
-_PLACEHOLDER = re.compile(r"<\w[^<>\n]{0,80}>|(?<!\$)\{[A-Za-z_]\w{0,80}\}|(?<=[ =])\[[A-Z][A-Z_]{2,80}\](?!\()")
+_PLACEHOLDER = re.compile(
+    r"<\w[^<>\n]{0,80}>|(?<!\$)\{[A-Za-z_]\w{0,80}\}|(?<=[ =])\[[A-Z][A-Z_]{2,80}\](?!\()"
+    r"|(?<=[ =])[\[{(][\w.-]{1,40}(?: ?\| ?[\w.-]{1,40}){1,20}[\]})]"
+)
 
 
 def snippets(path: str, text: str, start: re.Pattern[str] = COMMAND) -> Iterator[Text]:

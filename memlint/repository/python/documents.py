@@ -6,6 +6,7 @@ size is in a config that the script loads, the document is of that file, because
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -75,6 +76,9 @@ _MODEL_MADE = re.compile(
     r"scaled_dot_product_attention|\bclass \w*(?:Attention|Attn|GPT|Llama|LLaMA|Transformer)\w*\s*[(:]"
     r"|\b\w*(?:GPT|Llama|LLaMA|Transformer)\w*\s*\(|\binstantiate\s*\("
 )
+# A program of Hydra whose configuration names the classes that train.
+_COMPOSES = re.compile(r"^@hydra\.main\b", re.MULTILINE)
+_INSTANTIATES = re.compile(r"\btrain\w*\s*=\s*(?:hydra\.utils\.)?instantiate\s*\(")
 _OF_WORDS = re.compile(r"vocab|token", re.IGNORECASE)
 _IS_SCRIPT = re.compile(r"__main__|\.(?:run|main)\(|\bmain\(|^\s*(?:hydra|fire|typer|click)", re.MULTILINE)
 _IMPORTS = re.compile(r"^[\s\"]*(?:from\s+([.\w]+)\s+import|import\s+([.\w]+))", re.MULTILINE)
@@ -124,6 +128,8 @@ def may_train(path: str, text: str, read: Callable[[str], str | None]) -> bool:
         return True
     if _DIFFUSES.search(text):
         return False
+    if _COMPOSES.search(text) and _INSTANTIATES.search(text):
+        return True
     if _LOOP.search(text) and _has_model(text):
         return True
     if not path.endswith(".ipynb") and not _IS_SCRIPT.search(text) and not _LOOP.search(text):
@@ -138,14 +144,16 @@ def may_train(path: str, text: str, read: Callable[[str], str | None]) -> bool:
 
 def _imported(path: str, text: str, read: Callable[[str], str | None]) -> Iterator[str]:
     """The texts of the repository's modules that a script imports. A package hands on what its own modules have:
-    `from .launcher import main` in `training/__init__.py`."""
+    `from .launcher import main` in `training/__init__.py`, or `from src.training.launcher import main`."""
     names = [one or other for one, other in _IMPORTS.findall(text)[:MAX_IMPORTS]]
     for place in (place for name in names for place in module_paths(name, path)):
         inner = read(place)
         if inner is None:
             continue
         yield inner
-        handed_on = [one for one, _ in _IMPORTS.findall(inner)[:MAX_IMPORTS] if one.startswith(".")]
+        package = posixpath.basename(posixpath.dirname(place))
+        imports = [one for one, _ in _IMPORTS.findall(inner)[:MAX_IMPORTS]]
+        handed_on = [one for one in imports if one.startswith(".") or package in one.split(".")[:-1]]
         for module in (module for name in handed_on for module in module_paths(name, place)):
             if place.endswith("/__init__.py") and (behind := read(module)) is not None:
                 yield behind
@@ -217,7 +225,7 @@ def documents(
     if isinstance(script, Problem):
         return ()
     runs = _runs(script, path, text, repository, config, card)
-    found = [document_of(run, path, text, repository, line) for run, line in runs if _is_known(run)]
+    found = [document_of(run, path, text, repository, line, config) for run, line in runs if _is_known(run)]
     count = len(found)
     rereading = partial(_rereading, path, file, repository, config, card)
     at_card = partial(_at_card, path, file, repository, config) if any(run.asks_for_card for run, _ in runs) else None
@@ -274,10 +282,14 @@ def _runs(
     return tuple(found.values())
 
 
+_TRIES = frozenset({"dry_run", "dryrun"})
+
+
 def _shown(starts: Sequence[ProgramStart], config: str) -> list[CommandLine]:
     """The command lines that start a program with the config at `config` (without any config if that is ""). If all
     have words that are not known, or if there are more than MAX_STARTS, what they agree on. An example in the program's
-    docstring counts where no script starts it."""
+    docstring counts where no script starts it, and none that only tries the program out (`--dry-run`)."""
+    starts = [one for one in starts if not _TRIES & one.line.options.keys()]
     if any(is_script(one.line.page) for one in starts):
         starts = [one for one in starts if one.line.page != one.program]
     if config:
@@ -292,17 +304,18 @@ def _shown(starts: Sequence[ProgramStart], config: str) -> list[CommandLine]:
 
 
 def _agreed(lines: Sequence[CommandLine]) -> list[CommandLine]:
-    """One command line with what the lines agree on; an option in which they differ is not known."""
+    """One command line with what the lines agree on; an option or an override in which they differ is not known."""
     if len(lines) < 2:
         return list(lines)
     first, *others = lines
     names = dict.fromkeys(name for line in lines for name in line.options)
+    overridden = dict.fromkeys(name for line in lines for name in line.overrides)
     same = (repr(_words(line)[1]) == repr(_words(first)[1]) for line in others)
     return [
         first._replace(
             options={name: _agreed_words([line.options.get(name) for line in lines], name) for name in names},
             positional=first.positional if all(same) else tuple(map(_differing, first.positional)),
-            overrides={},
+            overrides={name: _agreed_value([line.overrides.get(name) for line in lines], name) for name in overridden},
             page="",
             number=0,
             is_open=any(line.is_open for line in lines),
@@ -317,6 +330,14 @@ def _agreed_words(given: Sequence[tuple[Value, ...] | None], name: str) -> tuple
     if first is not None and all(one == told[0] and None not in (one or ()) for one in told):
         return first
     return (Undetermined(f"the commands of the repository differ in `--{name}`"),)
+
+
+def _agreed_value(given: Sequence[Value | None], name: str) -> Value:
+    """The value that overrides a configuration's, by the lines that give it or do not."""
+    first, told = given[0], [None if value is None else _told(value) for value in given]
+    if first is not None and told[0] is not None and all(one == told[0] for one in told):
+        return first
+    return Undetermined(f"the commands of the repository differ in `{name}`")
 
 
 def _differing(word: Value) -> Value:
@@ -386,13 +407,14 @@ class _Cache:
 
 
 def document_of(
-    run: PythonRun, path: str, text: str, repository: PythonRepository, line: CommandLine = BARE
+    run: PythonRun, path: str, text: str, repository: PythonRepository, line: CommandLine = BARE, named: str = ""
 ) -> Document:
     """The document of a run: of the script, or of the config that contains its batch size.
 
-    `line`: the command line that the run was followed with; other ones give other runs.
+    `line`: the command line that the run was followed with; other ones give other runs. `named`: the config that it
+    names.
     """
-    home = _home(run, path)
+    home = _home(run, path, named)
     config = repository.document(home) if home != path else None
     home = home if config is not None else path
     is_here = run.source.path in ("", path)  # a class of another module may make the trainer
@@ -431,14 +453,15 @@ def document_of(
     )
 
 
-def _home(run: PythonRun, path: str) -> str:
-    """The config that contains the batch size; if that is unknown, the one with the most values; else the script."""
+def _home(run: PythonRun, path: str, named: str) -> str:
+    """The config that contains the batch size; if that is unknown, the one that the command names, else the one with
+    the most values; else the script."""
     batch = run.keys.get(_BATCH)
     if isinstance(batch, Known):
         return batch.source.path if batch.source.how == "config" else path
     sources = (source_of(value) for value in run.keys.values())
     files = Counter(source.path for source in sources if source.how == "config")
-    return max(files, key=lambda name: files[name], default=path)
+    return named if named in files else max(files, key=lambda name: files[name], default=path)
 
 
 def _program(run: PythonRun, display: str, module: str) -> StartedProgram:

@@ -191,9 +191,9 @@ class _Config(NamedTuple):
             return reader
         read = frozenset[str]().union(*(script.keys_asked_for(self.keys) for script in program))
         reader = reader._replace(reads=read)
-        if reader.kind == "script":
-            return reader._replace(names=_frameworks(program))
         adapts = any(b"LoraConfig(" in script.text for script in program)
+        if reader.kind == "script":
+            return reader._replace(makes_adapter=adapts, names=_frameworks(program))
         makes_adapter = adapts and not any(b"use_peft" in script.text for script in program)
         return reader._replace(makes_adapter=makes_adapter, leaves_out=_left_out(program))
 

@@ -104,7 +104,7 @@ def command(words: Sequence[Word], installed: Mapping[str, str] = {}) -> LaunchC
     if name == "accelerate-launch" or (name == "accelerate" and second == "launch"):
         return _launched("accelerate", rest if name == "accelerate-launch" else rest[1:])
     if name == "torchrun":
-        return _with_task_of_swift(_launched(name, rest))
+        return _with_installed(_with_task_of_swift(_launched(name, rest)), installed)
     if name == "deepspeed":
         return _passing_rank(_with_task_of_swift(_launched(name, rest)))
     if name == "tune":
@@ -146,6 +146,14 @@ def _installed_script(program: Word, arguments: tuple[Word, ...]) -> LaunchComma
     if posixpath.basename(name) not in LAUNCHER_WORDS:
         return None
     return command((Word(literal(name)), *arguments))
+
+
+def _with_installed(found: LaunchCommand | None, installed: Mapping[str, str]) -> LaunchCommand | None:
+    """`torchrun $(which train)` of a command that the repository's package installs: the launch of its module."""
+    which = _WHICH.fullmatch(found.program.text) if found is not None and found.program is not None else None
+    if found is None or found.program is None or which is None or which[1] not in installed:
+        return found
+    return found._replace(program=Word(literal(installed[which[1]]), found.program.at), is_module=True)
 
 
 def _with_task_of_swift(found: LaunchCommand | None) -> LaunchCommand | None:

@@ -235,9 +235,26 @@ def _is_of_a_file(value: Value | None) -> bool:
     return value is None or source_of(value).how == "config"
 
 
-def _has_arguments_of_a_file(run: PythonRun) -> bool:
-    """Whether a config alone gives the arguments of a program: its batch, and no adapter that its code makes."""
-    return _is_of_a_file(run.keys.get("per_device_train_batch_size")) and not _makes_adapter(run)
+def _has_arguments_of_a_file(run: PythonRun, file: Document | None) -> bool:
+    """Whether a config alone gives the arguments of a program: its batch, and nothing of the model that its code
+    decides."""
+    is_of_file = _is_of_a_file(run.keys.get("per_device_train_batch_size"))
+    return is_of_file and not _makes_adapter(run) and not _loads_otherwise(run, file)
+
+
+# How a model is loaded, by the names that a file may say it under.
+_OF_LOADING = (("dtype", "torch_dtype"), ("attn_implementation", "use_flash_attention_2"))
+
+
+def _loads_otherwise(run: PythonRun, file: Document | None) -> bool:
+    """Whether the program's code says how the model is loaded, and its file of arguments does not:
+    `from_pretrained(name, torch_dtype=torch.float16, attn_implementation="eager")`."""
+    said = file.value if file is not None and isinstance(file.value, dict) else {}
+    values = (run.keys.get(names[0]) for names in _OF_LOADING if not any(name in said for name in names))
+    return any(
+        isinstance(value, Known) and value.value not in (None, "float32") and value.source.how != "config"
+        for value in values
+    )
 
 
 def _makes_adapter(run: PythonRun) -> bool:
@@ -331,13 +348,15 @@ class _Reader:
         if format_name == "trainer" and _says_nothing(launched, definitions, runs):
             return ()
         leaves = format_name == "trainer" and _leaves_to_a_file(launched, definitions)
-        if runs and not (leaves and all(_has_arguments_of_a_file(one.run) for one in runs)):
-            return tuple(ScriptLaunch(launched, entry, definitions, "trainer", invocation, files, one) for one in runs)
+        name = "trainer" if format_name is None else format_name
+        alone = ScriptLaunch(launched, entry, definitions, name, invocation, files)
+        file = config(alone) if leaves else None
+        if runs and not (leaves and all(_has_arguments_of_a_file(one.run, file) for one in runs)):
+            return tuple(alone._replace(format_name="trainer", run=one) for one in runs)
         if format_name is None:
             return ()
-        launch = ScriptLaunch(launched, entry, definitions, format_name, invocation, files)
         leaves = leaves or (format_name in _FILE_ALONE and config_word(launched, format_name) is not None)
-        return () if leaves and config(launch) is None else (launch,)
+        return () if leaves and config(alone) is None else (alone,)
 
     def _model_elsewhere(self, launch: ScriptLaunch) -> Iterator[tuple[str, tuple[str, Span]]]:
         """The place of the model's name in the code of a program that was followed. What is said of the name is said

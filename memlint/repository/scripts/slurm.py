@@ -87,11 +87,16 @@ def _gpus(options: Mapping[str, str], nodes: int, tasks: int, per_node: int) -> 
     for resources in (options.get("--gres", ""), options.get("--gpus-per-node", "")):
         for one in resources.split(","):
             if one and (resources is not options.get("--gres") or one.startswith("gpu")):
-                return 1 if one == "gpu" else _number(one)
+                return _number(one) or _of_a_kind(one)
     if options.get("--gpus"):
         return _number(options["--gpus"]) // nodes
     each = _number(options.get("--gpus-per-task", ""))
     return each * (per_node or max(1, tasks // nodes))
+
+
+def _of_a_kind(resource: str) -> int:
+    """1 of `gpu` and `gpu:a40`, whose count "default value of 1" is (sbatch's manual, --gres)."""
+    return int(re.fullmatch(r"gpu(?::[A-Za-z][\w.-]*)?", resource) is not None)
 
 
 def _number(text: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 from memlint._record import NamedTuple
 from memlint.formats.fields import as_int
@@ -233,8 +234,21 @@ def _tasks(wrappers: Sequence[tuple[Word, ...]], job: Job | None) -> World | Non
 
 
 def _step(words: tuple[Word, ...]) -> Job:
-    """What a wrapper asks Slurm for."""
-    return step(word.text for word in words[1:]) if words[0].text.rpartition("/")[2] == "srun" else Job()
+    """What a wrapper asks Slurm or Run:ai for."""
+    name = words[0].text.rpartition("/")[2]
+    if name == "runai":
+        return Job(nodes=1, gpus=_of_runai(words))
+    return step(word.text for word in words[1:]) if name == "srun" else Job()
+
+
+def _of_runai(words: tuple[Word, ...]) -> int:
+    """The GPUs of `runai submit --gpu 1 -- ...`; 0 for a fraction of one (Run:ai 2.x command line, `submit`: `-g, --gpu
+    float`)."""
+    texts = [word.text for word in words]
+    options = texts[: texts.index("--")] if "--" in texts else texts
+    given = [value for name, value in pairwise(options) if name in ("-g", "--gpu")]
+    given += [one.partition("=")[2] for one in options if one.startswith("--gpu=")]
+    return int(given[0]) if given and _NUMBER.fullmatch(given[0]) else 0
 
 
 def _at(option: Option | None) -> Where | None:

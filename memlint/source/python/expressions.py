@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -108,7 +109,7 @@ def _slice(reader: Reader, owner: Value, node: ast.Slice, of: ast.expr, frame: F
         return Known(owner.value[slice(*numbers)])
     length = _cut_to(reader, node, edges, frame)
     if length is not None:
-        cut = {"length": length, "of": Known(" ".join(_words(of))), "bound": Known(_bound_name(node))}
+        cut = {"length": length, "of": Known(" ".join(_words(of))), "bound": Known(_bound_name(node, frame))}
         reader.observe(Made(CUT, (), cut, _source(node, frame)))
     elif not is_known:
         return Undetermined("a part of unknown length")
@@ -121,8 +122,9 @@ def _slice(reader: Reader, owner: Value, node: ast.Slice, of: ast.expr, frame: F
 def _cut_to(reader: Reader, node: ast.Slice, edges: list[Value], frame: Frame) -> Value | None:
     """How many items a slice keeps at most: n of `[:n]`, `[-n:]` and `[i : i + n]`; None where it does not say."""
     lower, upper = edges[:2]
+    end = _end_of_inputs(node, frame)
     if node.upper is not None and (node.lower is None or lower == Known(0)):
-        return upper
+        return upper if end is node.upper else evaluate(reader, end, frame) if end is not None else None
     if node.upper is None and isinstance(lower, Known) and isinstance(lower.value, int) and lower.value < 0:
         return lower._replace(value=-lower.value)
     adds = node.upper if isinstance(node.upper, ast.BinOp) and isinstance(node.upper.op, ast.Add) else None
@@ -131,9 +133,22 @@ def _cut_to(reader: Reader, node: ast.Slice, edges: list[Value], frame: Frame) -
     return None
 
 
-def _bound_name(node: ast.Slice) -> str:
+# A sequence without its last item, or without its first: inputs and targets.
+_SHIFTED = re.compile(r"\[(?:\.\.\.,|:,)?\s*:\s*-1\s*\]|\[(?:\.\.\.,|:,)?\s*1\s*:\s*\]")
+
+
+def _end_of_inputs(node: ast.Slice, frame: Frame) -> ast.expr | None:
+    """Where a slice ends: `n` of `[:n]`, and of `[: n + 1]` in code that takes n inputs and their n targets of it. What
+    begins elsewhere, as `[at : at + n + 1]`, may hold several sequences."""
+    end = node.upper
+    is_longer = isinstance(end, ast.BinOp) and isinstance(end.op, ast.Add) and getattr(end.right, "value", None) == 1
+    return end.left if is_longer and isinstance(end, ast.BinOp) and _SHIFTED.search(frame.module.text) else end
+
+
+def _bound_name(node: ast.Slice, frame: Frame) -> str:
     """The name of a slice's length: `block_size` in `[i : i + args.block_size]`."""
-    end = node.upper.right if isinstance(node.upper, ast.BinOp) else node.upper
+    end = _end_of_inputs(node, frame)
+    end = end.right if isinstance(end, ast.BinOp) else end
     return end.attr if isinstance(end, ast.Attribute) else end.id if isinstance(end, ast.Name) else ""
 
 

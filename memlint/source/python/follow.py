@@ -38,11 +38,28 @@ def follow_script(
     reader = Reader(script.path, files, {**own, **libraries}, values, observe, SYNTAX, command)
     try:
         scope = modules.names_of(reader, script, execute, is_script=True)
-        for function in _commands(scope):
+        for function in (*_commands(scope), *_entry_point(script, scope, command)):
             if id(function.node) not in reader.followed:
                 typed_options.call_without_arguments(reader, Call("", (function,), {}, ValueSource(script.path)))
     except (StopReading, RecursionError):
         return
+
+
+_ENTRY_POINTS = ("main", "cli", "run", "train")
+
+
+def _entry_point(script: SourceText, scope: Scope, command: CommandLine) -> Iterator[PythonFunction]:
+    """The function that a command of an installed package calls, `train = "package.train:main"`: of a module that does
+    nothing where it is started as a script."""
+    if not command.is_given or "__name__" in script.text:
+        return
+    found = (scope.names.get(name) for name in _ENTRY_POINTS)
+    yield from (one for one in found if isinstance(one, PythonFunction) and not _needs_arguments(one))
+
+
+def _needs_arguments(function: PythonFunction) -> bool:
+    taken = function.node.args
+    return len(taken.posonlyargs) + len(taken.args) > len(taken.defaults)
 
 
 def _commands(scope: Scope) -> Iterator[PythonFunction]:

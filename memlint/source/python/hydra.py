@@ -43,13 +43,15 @@ class DefaultsEntry(NamedTuple):
 def hydra_main(reader: Reader, given: Call) -> Value | None:
     """`@hydra.main(config_path, config_name)`: the function with the composed configuration as its first argument."""
     folder, name = given.argument(0, "config_path"), given.argument(1, "config_name")
-    if not isinstance(given.owner, PythonFunction) or not isinstance(name, Known):
+    if not isinstance(given.owner, PythonFunction) or not (name is None or isinstance(name, Known)):
         return None
     base = folder.value if isinstance(folder, Known) and isinstance(folder.value, str) else ""
-    word = str(name.value).removesuffix(".yaml")
+    word = str(name.value or "").removesuffix(".yaml") if name is not None else ""
     if reader.config:
         base, word = posixpath.split(reader.config.removesuffix(".yaml").removesuffix(".yml"))
     base, word = _own_option(reader, base, "config_path", "cp"), _own_option(reader, word, "config_name", "cn")
+    if not word:
+        return None  # whoever starts the script names its configuration
     config = composed(reader, base, word.removesuffix(".yaml")) or Table({}, given.source, is_open=True)
     interpolate(config, config)
     return PythonFunction(given.owner.node, given.owner.module, given.owner.scope, config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from memlint.source.python.reader import Frame, Reader
@@ -26,12 +27,33 @@ def names_of(reader: Reader, module: SourceText, execute: Execute, is_script: bo
     """The names that a module of the repository defines. `is_script`: it is the script that is started."""
     if module.path in reader.modules:
         return reader.modules[module.path]
+    if not is_script:
+        _fill_registries(reader, module, execute)
+        if module.path in reader.modules:
+            return reader.modules[module.path]
     scope = reader.modules[module.path] = Scope()
     scope.names["__name__"] = Known("__main__" if is_script else "module")
     scope.names["__file__"] = Known(module.path)
     for block in module.blocks:
         execute(reader, block, Frame(module, scope))
     return scope
+
+
+_REGISTERS = re.compile(r"^@[\w.]*register\w*(?:\(|$)", re.MULTILINE)
+_OWN_MODULES = re.compile(r"^from \.(\w+) import", re.MULTILINE)
+
+
+def _fill_registries(reader: Reader, module: SourceText, execute: Execute) -> None:
+    """Follows the package of a module first, as Python does, where it imports modules that enter what they define into
+    a registry: `@MODELS.register("gpt")`. What else packages import is followed where it is used."""
+    folder = posixpath.dirname(module.path)
+    package = reader.module_at(posixpath.join(folder, "__init__.py"))
+    if package is None or package.path == module.path or package.path in reader.modules:
+        return
+    names = _OWN_MODULES.findall(package.text)[:MAX_MODULES]
+    inner = (reader.module_at(posixpath.join(folder, f"{name}.py")) for name in names)
+    if any(one is not None and _REGISTERS.search(one.text) for one in inner):
+        names_of(reader, package, execute)
 
 
 def imported(reader: Reader, name: str, level: int, from_path: str, execute: Execute) -> Value:

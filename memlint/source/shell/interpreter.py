@@ -88,6 +88,7 @@ class Interpreter:
         self._calls: Counter[str] = Counter()  # of each other script
         self._open: Counter[str] = Counter()  # the scripts that the current command stands in, this file included
         self._required: frozenset[str] = frozenset()
+        self._around: tuple[tuple[Word, ...], ...] = ()  # the wrappers that start the current text of `bash -c`
 
     def follow(self, text: str, folder: str, arguments: Iterable[Word] = (), source: Source | None = None) -> None:
         """Follows the script from its start. `folder`: the working folder (absolute).
@@ -484,7 +485,11 @@ class Interpreter:
             self._other_script(found.script, found.arguments, one)
         else:
             one.arguments = found.arguments or one.arguments
-            self._text(found.script.pieces, one)
+            around, self._around = self._around, (*self._around, *command.wrappers)
+            try:
+                self._text(found.script.pieces, one)
+            finally:
+                self._around = around
         state.status = Truth(True, is_command=True)
         return [state]
 
@@ -614,7 +619,7 @@ class Interpreter:
                 variables={**state.environment(), **command.own_variables},
                 folder=state.folder,
                 elsewhere=state.elsewhere,
-                wrappers=command.wrappers,
+                wrappers=(*self._around, *command.wrappers),
                 files=dict(state.files),
                 conditions=state.conditions,
                 is_outside=command.is_outside,

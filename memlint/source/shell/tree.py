@@ -58,8 +58,9 @@ def _without_placeholders(text: bytes) -> bytes:
     return _PLACEHOLDER.sub(rb"_\1_", _PLACEHOLDER_OF_WORDS.sub(named, text))
 
 
-# A comment inside a command: to bash a command without words. The grammar takes the rest of the line for it.
-_INNER_COMMENT = re.compile(rb"(?<=\s)`#[^`\n]*`(?=\s)")
+# A comment inside a command, of one line or of several: to bash a command without words. The grammar takes the rest of
+# the line for it.
+_INNER_COMMENT = re.compile(rb"(?<=\s)`(?:[ \t]*(?:#[^`\n]*)?\n)*[ \t]*(?:#[^`\n]*)?`(?=\s)")
 
 
 class Source:
@@ -87,7 +88,7 @@ class Source:
         if len(self.text) > MOST_LETTERS or "\0" in self.text:
             return None
         given = _without_placeholders(self._bytes) if ">" in self.text or " [" in self.text else self._bytes
-        if "`#" in self.text:
+        if "`" in self.text and "#" in self.text:
             given = _INNER_COMMENT.sub(lambda found: b" " * len(found[0]), given)
         found = _tree(given)
         repairs = MOST_REPAIRS if _LONG_PIPELINE.search(self.text) else 0

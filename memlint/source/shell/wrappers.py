@@ -104,6 +104,10 @@ def _terminal(name: str, second: str, rest: tuple[Word, ...]) -> Inner | None:
     return Inner(script=_joined(typed)) if typed else None
 
 
+# `ray job submit --working-dir . -- python train.py`, `runai submit --gpu 1 --image x -- python train.py`.
+_SUBMITTING = frozenset({("ray", "job"), ("runai", "submit")})
+
+
 def _container(name: str, second: str, rest: tuple[Word, ...]) -> Inner | None:
     if name in ("docker", "podman", "nvidia-docker") and second == "compose":
         rest, second = rest[1:], rest[1].text if len(rest) > 1 else ""
@@ -111,7 +115,7 @@ def _container(name: str, second: str, rest: tuple[Word, ...]) -> Inner | None:
         found = _found((*_entrypoint(rest), *_after_options(rest[1:], "docker")[1:]))
     elif name in ("singularity", "apptainer") and second in ("exec", "run"):
         found = _found(_after_options(rest[1:], "singularity")[1:])
-    elif name == "ray" and second == "job" and any(word.text == "--" for word in rest):
+    elif (name, second) in _SUBMITTING and any(word.text == "--" for word in rest):
         found = _found(rest[[word.text for word in rest].index("--") + 1 :])
     elif name == "ssh":
         after = _after_options(rest, "ssh")[1:]

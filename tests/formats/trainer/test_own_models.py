@@ -292,3 +292,29 @@ def test_a_batch_that_the_loop_takes_apart(size: str, micro: int, steps: int | s
     code = code[: code.index("for batch")] + SPLIT.format(size=size)
     found = keys(code)
     assert (found["per_device_train_batch_size"], found["gradient_accumulation_steps"]) == (micro, steps)
+
+
+PLACE = "ix = torch.randint(len(data) - block_size, (batch_size,))"
+
+
+def test_one_place_drawn_says_nothing_of_the_batch() -> None:
+    rounds = "ix = [torch.randint(0, len(data), (1,)) for _ in range(batch_size)]"
+    assert keys(loop().replace(PLACE, rounds), {"model.py": GPT})["per_device_train_batch_size"] == "?"
+
+
+@pytest.mark.parametrize(("part", "batch", "parts"), [(6, 6, 2), (5, 12, 1)])
+def test_a_batch_that_torch_splits(part: int, batch: int, parts: int) -> None:
+    """Parts that do not divide the batch are parts of something else."""
+    code = loop().replace(
+        "for micro_step in range(gradient_accumulation_steps):", f"for one in torch.split(all, {part}):"
+    )
+    code = code.replace("while True:", "for all in torch.utils.data.DataLoader(data, batch_size=12):")
+    found = keys(code, {"model.py": GPT})
+    assert (found["per_device_train_batch_size"], found["gradient_accumulation_steps"]) == (batch, parts)
+
+
+@pytest.mark.parametrize(("scaler", "is_half"), [("GradScaler()", True), ("GradScaler(enabled=False)", False)])
+def test_a_scaler_tells_autocast(scaler: str, is_half: bool) -> None:
+    context = f"scaler = torch.cuda.amp.{scaler}\ncontext = torch.cuda.amp.autocast(enabled=scaler.is_enabled())"
+    code = loop().replace('context = torch.amp.autocast(device_type="cuda", dtype=torch.bfloat16)', context)
+    assert keys(code, {"model.py": GPT})["fp16"] is is_half

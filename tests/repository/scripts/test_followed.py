@@ -1198,3 +1198,79 @@ def test_ms_swift_s_command_is_found_by_which() -> None:
     command = 'cmd=("$(which swift)" sft --model Qwen/Qwen2.5-7B)\ntorchrun --nproc_per_node 2 "${cmd[@]}"'
     found = run(command)
     assert (found.method.kind, found.parallelism.world_size, found.model.name) == ("lora", 2, "Qwen/Qwen2.5-7B")
+
+
+def test_a_command_of_the_repository_s_own_package_is_found_by_which() -> None:
+    """Its function is called, in a module that does nothing as a script."""
+    files = {
+        "pyproject.toml": '[project]\nname = "own"\n[project.scripts]\nfinetune = "own.cli:main"\n',
+        "own/cli.py": "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n\ndef main():\n"
+        "    model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', torch_dtype='bfloat16')\n"
+        "    Trainer(model=model, args=TrainingArguments('o', per_device_train_batch_size=3)).train()\n",
+    }
+    for command in ("torchrun --nproc_per_node 4 $(which finetune) --seed 1", "uv run finetune --seed 1"):
+        found = run(command, files)
+        assert (found.batch.micro_batch_size, found.model.name) == (3, "Qwen/Qwen2.5-0.5B")
+    assert not launches("torchrun --nproc_per_node 4 $(which other) --seed 1", files)
+
+
+BESIDE_FILE = """\
+import os, sys
+from transformers import AutoModelForCausalLM, HfArgumentParser
+from trl import DPOConfig, DPOTrainer, ModelConfig
+from alignment import H4ArgumentParser
+{parse}
+model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path{loads})
+DPOTrainer(model, args=args, train_dataset=data).train()
+"""
+H4 = "args, model_args = H4ArgumentParser((DPOConfig, ModelConfig)).parse()"
+OF_FILE = "model_name_or_path: Qwen/Qwen2.5-7B\nbf16: true\nper_device_train_batch_size: 3\nmax_length: 512\n"
+
+
+@pytest.mark.parametrize(("loads", "attention"), [(', attn_implementation="eager"', "eager"), ("", "sdpa")])
+def test_what_the_code_says_of_loading_counts_beside_its_file(loads: str, attention: str) -> None:
+    files = {"dpo.py": BESIDE_FILE.format(parse=H4, loads=loads), "dpo.yaml": OF_FILE}
+    found = run("python dpo.py dpo.yaml\n", files)
+    assert (found.attention.implementation, found.batch.micro_batch_size) == (attention, 3)
+
+
+def test_a_parser_is_given_its_file_by_name() -> None:
+    parse = (
+        "parser = HfArgumentParser((DPOConfig, ModelConfig))\n"
+        "args, model_args = parser.parse_json_file(json_file=os.path.abspath(sys.argv[1]))"
+    )
+    text = '{"model_name_or_path": "Qwen/Qwen2.5-7B", "per_device_train_batch_size": 3, "max_length": 512}'
+    files = {"dpo.py": BESIDE_FILE.format(parse=parse, loads=""), "dpo.json": text}
+    found = run("python dpo.py dpo.json\n", files)
+    assert (found.model.name, found.batch.micro_batch_size) == ("Qwen/Qwen2.5-7B", 3)
+
+
+TWO_STAGES = """\
+from dataclasses import dataclass, field
+import transformers
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer
+from own import OwnTrainer
+
+@dataclass
+class Arguments(transformers.TrainingArguments):
+    prefer: bool = field(default=False)
+    dpo_beta: float = field(default=0.1)
+
+(args,) = HfArgumentParser(Arguments).parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+if args.prefer:
+    trainer = OwnTrainer(model=model, args=args)
+else:
+    trainer = Trainer(model=model, args=args)
+trainer.train()
+"""
+OWN_LOSS = (
+    "from transformers import Trainer\nclass OwnTrainer(Trainer):\n    def compute_loss(self, *a):\n        return 0\n"
+)
+
+
+@pytest.mark.parametrize(("prefer", "stage"), [("False", "sft"), ("True", "dpo")])
+def test_options_of_another_branch_say_nothing_of_the_loss(prefer: str, stage: str) -> None:
+    files = {"two.py": TWO_STAGES, "own.py": OWN_LOSS}
+    command = f"python two.py --output_dir o --per_device_train_batch_size 2 --prefer {prefer} --bf16 True\n"
+    assert run(command, files).method.stage == stage

@@ -685,3 +685,48 @@ use(numbers)
 def test_layers_of_a_model_are_alike_from_the_second_on() -> None:
     assert handed(LAYERS) == [12, [0, 1, 2]]
     assert len([made for made in followed(LAYERS) if made.last == "Linear"]) == 2
+
+
+REGISTRY = """
+class Registry:
+    def __init__(self):
+        self.made = {}
+    def register(self, name):
+        def keep(function):
+            self.made[name] = function
+            return function
+        return keep
+MODELS = Registry()
+"""
+
+
+def test_a_package_fills_a_registry_before_its_modules_are_read() -> None:
+    files = {
+        "own/registry.py": REGISTRY,
+        "own/models/__init__.py": "from .gpt import gpt\nfrom .parts import width\n",
+        "own/models/gpt.py": "from ..registry import MODELS\n@MODELS.register('gpt')\ndef gpt():\n    return 12\n",
+        "own/models/parts.py": "width = 3\n",
+    }
+    code = "from own.registry import MODELS\nfrom own.models.parts import width\nuse([MODELS.made['gpt'](), width])\n"
+    assert handed(code, files) == [12, 3]
+
+
+@pytest.mark.parametrize(
+    ("cut", "length"),
+    [
+        ("[: size + 1]", 512),
+        ("[i : i + size]", 512),
+        ("[: size]", 512),
+        ("[: size + 2]", 514),
+    ],
+)
+def test_a_cut_of_inputs_and_targets_is_as_long_as_its_inputs(cut: str, length: int) -> None:
+    code = f"size = 512\nids = load(x){cut}\ninputs, targets = ids[:-1], ids[1:]\n"
+    (seen, *_) = [made for made in followed(code) if made.name == "slice()"]
+    assert seen.arguments["length"] == Known(length, seen.arguments["length"].source)  # type: ignore[union-attr]
+
+
+def test_a_cut_that_nothing_shifts_keeps_its_last_item() -> None:
+    (seen,) = [made for made in followed("size = 512\nids = load(x)[: size + 1]\n") if made.name == "slice()"]
+    length = seen.arguments["length"]
+    assert isinstance(length, Known) and length.value == 513

@@ -160,3 +160,22 @@ main()
 def test_a_script_stores_configurations() -> None:
     assert followed_with(STORED) == {"batch": 2, "rows": 3, "model": {"name": "small"}}
     assert followed_with(STORED, batch=8, model="big") == {"batch": 8, "rows": 3, "model": {"name": "big"}}
+
+
+def test_a_main_without_a_name_has_the_file_that_its_command_names() -> None:
+    code = SCRIPT.replace(", config_name='config'", "")
+    files = {"conf/base.yaml": FILES["base.yaml"]}
+    script = parse("train.py", code)
+    assert isinstance(script, SourceText)
+
+    def used(line: CommandLine) -> list[Any]:
+        seen: list[Made] = []
+        found = ScriptFiles(
+            lambda name: None, lambda name: load(files[name].encode(), name)[0] if name in files else None
+        )
+        follow_script(script, found, seen.append, {}, {}, line)
+        return [shown(made.positional[0]) for made in seen if made.name == "use" and made.positional]
+
+    named = CommandLine(options={"config_name": (Known("base"),)})
+    assert used(named) == used(CommandLine("conf/base.yaml")) == [{"lr": 1, "deep": {"x": 2, "y": 3}}]
+    assert used(CommandLine()) != used(named)

@@ -122,6 +122,10 @@ KNOWN = {
     "a false condition": ("false && A=1\np ${A:-2}", ["2"]),
     "an indirect name": ("A=B\nB=3\np ${!A}", ["3"]),
     "comments inside a command": ("p --a 1 \\\n  `#--b 2` `#--c` \\\n  --d 3 `# e`", ["--a", "1", "--d", "3"]),
+    "comments of several lines inside a command": (
+        "p \\\n  `\n  # data: https://a.b/c\n  # more\n  ` \\\n  --a 1 \\\n\t`\n\t# x\n\t` \\\n  --b 2",
+        ["--a", "1", "--b", "2"],
+    ),
     "a long loop that makes arguments": (
         f'K=({" ".join(map(str, range(40)))})\nfor key in "${{K[@]}}"; do A+=("--k$key"); done\np "${{A[@]}}"',
         [f"--k{index}" for index in range(40)],

@@ -492,8 +492,10 @@ def _dtype_of_model(said: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def _parsed_file(reader: Reader, given: Call) -> Value | None:
-    """`parser.parse_yaml_file(path)`, `parser.parse_json_file(path)`."""
-    return _from_values(reader, given, load(reader, given)) if _is_parser(given.owner) else None
+    """`parser.parse_yaml_file(path)`, `parser.parse_json_file(json_file=path)`."""
+    path = given.named.get("json_file") or given.named.get("yaml_file")
+    of_path = given if path is None else given._replace(positional=(path,))
+    return _from_values(reader, given, load(reader, of_path)) if _is_parser(given.owner) else None
 
 
 def _parsed_values(reader: Reader, given: Call) -> Value | None:
@@ -637,6 +639,16 @@ def _processes(reader: Reader, given: Call) -> Value:
 
 
 _WHOLE_NUMBERS = ("uint8", "int8", "int16", "int32", "int64", "long", "int", "short", "bool")
+
+
+def _scales(reader: Reader, given: Call) -> Value | None:
+    """`scaler.is_enabled()` (torch 2.13 amp/grad_scaler.py: enabled unless told otherwise)."""
+    scaler = given.owner
+    if not isinstance(scaler, Made) or scaler.last != "GradScaler":
+        return None
+    return scaler.arguments.get("enabled") or Known(True, given.source)
+
+
 CONSTANTS: Mapping[str, Value] = {
     **{f"torch.{name}.is_floating_point": Known(True) for name in DTYPES},
     **{f"torch.{name}.is_floating_point": Known(False) for name in _WHOLE_NUMBERS},
@@ -709,6 +721,7 @@ LIBRARIES: Mapping[str, Library] = {
     ),
     "torch.cuda.is_bf16_supported": _half_precision_of_torch,
     **dict.fromkeys(("unsloth.is_bf16_supported", "unsloth.is_bfloat16_supported"), _half_precision_of_unsloth),
+    ".is_enabled": _scales,
     "torch.device": _device,
     ".get_device_name": _of_the_card,
     ".get_device_capability": _capability,

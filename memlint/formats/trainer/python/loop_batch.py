@@ -49,7 +49,7 @@ def batch_keys(seen: list[Made], engines: list[Made], loader: Made | None, text:
     found = _of_loaders(seen, loader)
     if isinstance(found, Undetermined) and found.reason == NUMBER_OF_GPUS:
         found = _named(seen, _BATCH_NAMES) or found  # `per_gpu_train_batch_size * n_gpu`, which DataParallel divides
-    parts = _parts(seen) if _SPLITS.search(text) else None
+    parts = _parts(seen, found, text)
     if parts is not None and _rounds(seen) is None:
         return _in_parts(parts, found)
     of_engine = said_by_engine(engines, "train_micro_batch_size_per_gpu")
@@ -75,13 +75,24 @@ def batch_keys(seen: list[Made], engines: list[Made], loader: Made | None, text:
 _SPLITS = re.compile(r"micro_?batch", re.IGNORECASE)
 
 
-def _parts(seen: list[Made]) -> Value | None:
-    """2 where the loop takes its batch apart: `batch["input_ids"].split(2, dim=0)`."""
+def _parts(seen: list[Made], whole: Value | None, text: str) -> Value | None:
+    """2 where the loop takes its batch apart: `batch["input_ids"].split(2, dim=0)`, or `torch.split(tokens, 2)` of a
+    loader's batch that such parts divide."""
     for made in seen:
         dimension = made.arguments.get("dim")
-        if made.last == "split" and isinstance(dimension, Known) and dimension.value == 0:
-            return next(iter(made.positional[:1]), None)
+        is_of_batch = dimension is None or (isinstance(dimension, Known) and dimension.value == 0)
+        is_of_torch = made.name == "torch.split"
+        size = made.positional[1:2] if is_of_torch else made.positional[:1]
+        is_named = made.last == "split" and dimension is not None and _SPLITS.search(text) is not None
+        if is_of_batch and (is_named or (is_of_torch and _divides(size, whole))):
+            return next(iter(size), None)
     return None
+
+
+def _divides(size: tuple[Value, ...], whole: Value | None) -> bool:
+    """Whether parts of this size are a fraction of a batch."""
+    numbers = [one.value for one in (*size, whole) if isinstance(one, Known) and isinstance(one.value, int)]
+    return len(numbers) == 2 and 0 < numbers[0] < numbers[1] and numbers[1] % numbers[0] == 0
 
 
 def _in_parts(size: Value, whole: Value | None) -> Keys:
@@ -120,11 +131,13 @@ def _of_whole_batches(loader: Made, given: Value | None) -> Value | None:
 
 
 def _drawn(seen: list[Made]) -> Value | None:
-    """12 where as many places of one long text are drawn: `torch.randint(len(data) - block_size, (12,))`."""
+    """12 where as many places of one long text are drawn: `torch.randint(len(data) - block_size, (12,))`. Where one is
+    drawn, rounds may make up the batch."""
     for made in seen:
         size = made.arguments.get("size") or next(iter(made.positional[1:][-1:]), None)
         if made.name in _DRAWS and isinstance(size, Items) and len(size.values) == 1 and not size.is_open:
-            return size.values[0]
+            (number,) = size.values
+            return None if isinstance(number, Known) and number.value == 1 else number
     return None
 
 

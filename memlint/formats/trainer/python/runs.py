@@ -67,6 +67,7 @@ from memlint.formats.trainer.python.trainer_call import (
 from memlint.formats.trainer.python.unmodelled import divides_sequences, extends_language_model, unmodelled_features
 from memlint.source.document import StartedProgram
 from memlint.source.python.follow import follow_script
+from memlint.source.python.members import OBJECT
 from memlint.source.python.reader import BARE, CommandLine, ScriptFiles
 from memlint.source.python.text import SourceText
 from memlint.source.python.values import (
@@ -200,6 +201,7 @@ def _run_of_trainer(trainer: Made, calls: list[Made], text: str) -> PythonRun:
         unmodelled=unmodelled,
         model_state=state,
         loads_model=not isinstance(model, Known),
+        is_plain_trainer=OBJECT not in trainer.attributes,
         quantized_preparation=_preparation(model is not None and is_prepared(calls, model), text),
         frozen=frozen,
         gives_reference=isinstance(trainer.arguments.get("ref_model"), Made),

@@ -73,8 +73,10 @@ def arguments_of(trainer: Made) -> Value | None:
 
 
 def model_of(trainer: Made) -> Value | None:
-    """The model that it trains: `model=` or its first argument."""
-    return trainer.arguments.get("model") or (trainer.positional[0] if trainer.positional else None)
+    """The model that it trains: `model=`, RLOO's `policy=` (trl 0.11.4 to 0.21.0 trainer/rloo_trainer.py), or its first
+    argument."""
+    named = trainer.arguments.get("model") or trainer.arguments.get("policy")
+    return named or (trainer.positional[0] if trainer.positional else None)
 
 
 def argument_values(arguments: Value | None) -> Mapping[str, Value]:
