@@ -16,7 +16,7 @@ from memlint.memory.segments.step import (
 )
 from memlint.memory.state.parameter_roles import extents, part_names, roles
 from memlint.memory.state.parameters import ties_head
-from memlint.memory.state.storage import BYTES
+from memlint.memory.state.storage import BYTES, rounded
 from memlint.memory.values import Tensor, Unit, UnitState
 
 
@@ -36,6 +36,7 @@ def embedding_segment(step: TrainingStep, unit: Unit, unit_state: UnitState) -> 
     profile = embedding_profile(weight, shape, step.kernels.kernel_memory, projection, autocast_width, linears)
     if shape.tied:
         kept = unit_state.gradient_kept - gradient_of_tied(unit, unit_state)
+        kept -= waiting_gradient_of_tied(step, unit, unit_state)
         return segment(profile, tensor_bytes(counts, False), unit_state._replace(gradient_kept=kept), 1)
     return segment(profile, tensor_bytes(counts, autograd_owns_grads(step.run, unit_state)), unit_state, 1)
 
@@ -61,6 +62,15 @@ def gradient_of_tied(unit: Unit, unit_state: UnitState) -> int:
     other tensors (positions, types) come when the embedding's backward runs."""
     trained = sum(tensor.numel for tensor in unit.tensors if tensor.trainable)
     return unit_state.gradient_kept * token_embedding(unit).numel // trained if trained else 0
+
+
+def waiting_gradient_of_tied(step: TrainingStep, unit: Unit, unit_state: UnitState) -> int:
+    """Bytes of that gradient where it does not become the parameter's own, beside the gradients that were accumulated
+    before: autograd adds to those when all gradients of a parameter have come, the last one from the embedding (torch
+    2.13 torch/csrc/autograd/engine.cpp, evaluate_function: `not_ready`)."""
+    table = token_embedding(unit)
+    moved = step.run.parallelism.engine not in ("single", "ddp")
+    return 0 if moved or unit_state.gradient_kept or not table.trainable else rounded(table.numel * BYTES[table.dtype])
 
 
 def _embedding_is_leaf(step: TrainingStep, tensor: Tensor) -> bool:

@@ -27,7 +27,7 @@ from memlint.memory.loss.shape import (
     loss_kind,
     upcasts_logits,
 )
-from memlint.memory.segments.embedding import embedding_segment, gradient_of_tied
+from memlint.memory.segments.embedding import embedding_segment, gradient_of_tied, waiting_gradient_of_tied
 from memlint.memory.segments.encoder_decoder import (
     decodes,
     encoder_end_segment,
@@ -259,7 +259,8 @@ def _layer(
 ) -> Segment:
     sizes = kind.sizes(autograd_owns_grads(step.run, unit_state))
     found = segment(kind.profile(mode), sizes, unit_state, repeat)
-    kept, held = _kept_by_fsdp1(step, unit, mode), _held_by_cache(step, kind, mode)
+    graph = mode.input_needs_gradient or _trains(unit)
+    kept, held = _kept_by_fsdp1(step, unit, mode), _held_by_cache(step, kind, mode, graph)
     inputs = _inputs_of_parts(step, mode)
     if not (kept or held or inputs):
         return found
@@ -286,13 +287,14 @@ def _inputs_of_parts(step: TrainingStep, mode: LayerMode) -> int:
     return max(0, rounded(hidden * wider) - rounded(hidden * mode.width))
 
 
-def _held_by_cache(step: TrainingStep, kind: _LayerKind, mode: LayerMode) -> int:
-    """Bytes of the keys and values that the language model of an image-text model caches in its forward, beside the
-    half-precision copies that attention saves.
+def _held_by_cache(step: TrainingStep, kind: _LayerKind, mode: LayerMode, graph: bool) -> int:
+    """Bytes of the keys and values that the language model of an image-text model caches in its forward, beside what
+    attention saves.
 
     Rotated keys are fp32 under autocast where the residual stream or the weight of their norm is, and values are cached
-    in the dtype of the keys (transformers 5.23 cache_utils.py, DynamicLayer.lazy_initialization). Without autocast
-    attention saves what is cached. A checkpointed model caches nothing (utils/generic.py:1042).
+    in the dtype of the keys (transformers 5.23 cache_utils.py, DynamicLayer.lazy_initialization). In half precision
+    they are what attention saves, except where no graph (`graph`) is recorded: below the first layer that trains. A
+    checkpointed model caches nothing (utils/generic.py:1042).
     """
     attention, family = kind.shape.attention, families.of_layer(kind.shape.class_name)
     rotary, normed_later = family.rotary, family.attention.norms_after_rotary
@@ -300,14 +302,15 @@ def _held_by_cache(step: TrainingStep, kind: _LayerKind, mode: LayerMode) -> int
     normed_in_fp32 = kind.roles.head_norm is not None and kind.roles.head_norm.width == FP32_BYTES
     norm_casts_back = family.norm.scales_in_fp32 or kind.shape.norm == "rms_gemma"
     casts_back = casts_back and (norm_casts_back or not normed_in_fp32)
-    in_fp32 = attention.kind == "attention" and (not casts_back or normed_later)
+    in_fp32 = not casts_back or normed_later
     layer_normed = attention.qk_norm != "none" and family.attention.layer_norm_of_heads
     width = FP32_BYTES if layer_normed and step.kernels.autocast_width else mode.width
     in_fp32 = in_fp32 and 0 < step.kernels.autocast_width < width
-    caches = caches_keys(step.architecture)
-    if mode.checkpoint or not step.needs_gradient or not caches or not in_fp32 or attention.shares_kv:
+    caches = caches_keys(step.architecture) and step.run.checkpointing.mode == "none" and step.needs_gradient
+    if not caches or attention.kind != "attention" or attention.shares_kv or (graph and not in_fp32):
         return 0
-    return rounded(kind.counts["key"] * width) + rounded(kind.counts["value"] * width)
+    cached = width if in_fp32 else step.kernels.autocast_width or width
+    return rounded(kind.counts["key"] * cached) + rounded(kind.counts["value"] * cached)
 
 
 def _kept_by_fsdp1(step: TrainingStep, unit: Unit, mode: LayerMode) -> int:
@@ -341,6 +344,7 @@ def _head_segment(step: TrainingStep, units: tuple[Unit, ...], state: ModelState
         tensors += (table._replace(kind="head"),)
         if not embedding.name.startswith(COPY_PREFIX):
             kept = unit_state.gradient_kept + gradient_of_tied(units[0], state.units[0])
+            kept += waiting_gradient_of_tied(step, units[0], state.units[0])
             unit_state = unit_state._replace(gradient_kept=kept)
     counts = dict(step.counts)
     counts.update(extents(tensors, step.tokens.count))
@@ -420,6 +424,7 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         stage=_loss_stage(run),
         label_smoothing=run.loss.label_smoothing > 0 and run.method.stage in ("pt", "sft"),
         runs_reference=runs_reference_forward(run),
+        scores_mismatched=run.method.stage == "kto",
         likelihood_of_chosen=run.loss.likelihood_of_chosen,
         selection=run.loss.selection,
         scores_in_fp32=run.loss.scores_in_fp32 or bool(run.precision.outputs_to_fp32),
