@@ -645,7 +645,8 @@ class Reading(NamedTuple):
 
     `reason`: what is not stated. `label`, `itself`: words for what happens under this reading, and in the run itself.
     `changes`: dotted fields of the run and their values under this reading. They only apply while the fields in `given`
-    have these values: a run that was changed there (by a plan) may have settled the question.
+    have these values: a run that was changed there (by a plan) may have settled the question. `settled`,
+    `settled_itself`: what makes this reading hold, or the run itself, in words; "" where nothing is told.
     """
 
     reason: str
@@ -654,6 +655,8 @@ class Reading(NamedTuple):
     changes: tuple[tuple[str, Any], ...]
     given: tuple[tuple[str, Any], ...] = ()
     only_where_over: bool = False  # only used if the run itself is out of memory: then it may weaken that verdict
+    settled: str = ""
+    settled_itself: str = ""
 
 
 class Run(NamedTuple):

@@ -133,9 +133,9 @@ def beats(plan: Plan, other: Plan) -> bool:
 
 def makes_pointless(plan: Plan, other: Plan) -> bool:
     """Whether nobody takes `other` who can have `plan`. A high risk is pointless beside any good plan, and a cut of the
-    data beside one that cuts none, risks nothing that it does not, and takes about as long. Else `plan` must be better in all, and
-    either much faster, or one that the card does alone where `other` needs the host, another engine, or a risk for the
-    result that `plan` has not."""
+    data beside one that cuts none, risks nothing that it does not, and takes about as long. Else `plan` must be better
+    in all, and either much faster (far faster, where it alone asks for an engine or the host), or one that the card
+    does alone where `other` does not, or where it risks what `plan` does not."""
     if other.risk == len(QUALITIES) - 1 and is_good(plan):
         return True
     if _cuts_data(other) and not _cuts_data(plan) and _risky(plan) <= _risky(other):

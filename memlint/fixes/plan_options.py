@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import memlint.fixes.goals as goals
 import memlint.fixes.moves.hardware as hardware_advice
+import memlint.fixes.open_questions as open_questions
 from memlint._record import NamedTuple
 from memlint.findings import Fix
 from memlint.fixes.consequences import consistent
@@ -85,7 +86,10 @@ class RunPlanner:
             by_hand = tuple(_by_hand(before, failures, fitting[0].plan if fitting else None))
             free = any(option.plan.risk == 0 for option in fitting) or any(fix.quality == "none" for fix in by_hand)
             elsewhere = () if free else _elsewhere(run, before, self._hooks)
-            hardware = (*by_hand, *elsewhere, *hardware)
+            first, as_it_stands = (fitting[0].plan if fitting else None), self._planner.first_as_it_stands()
+            settled = open_questions.better_as_it_stands(run, before, as_it_stands, first)
+            hardware = (*by_hand, *settled, *elsewhere, *hardware)
+        hardware = (*open_questions.answers(run, before, self._hooks), *hardware)
         refused = frozenset[str]().union(*(failure.banned for failure in failures if failure.unplaced is None))
         return PlanOptions(fitting or self._that_help(), hardware, refused)
 

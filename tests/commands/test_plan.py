@@ -272,3 +272,9 @@ def test_a_run_of_megatron_is_told_what_lowers_its_bound_by_the_options_of_its_f
     assert any(one.startswith(spared) for one in row["spares_activations"])
     text = memlint(tmp_path, "plan", name, "--gpu", "A100-80GB", "--isolated").out
     assert "no plan is promised" in text and lowered in text and spared in text
+
+
+def test_the_command_that_writes_the_first_plan_is_told(folder: Path) -> None:
+    said = memlint(folder, "plan", "full.yaml", "--format", "text", *EIGHT).out.splitlines()[-1]
+    assert said == f"to write plan 1: memlint fix --plan 1 full.yaml {' '.join(EIGHT)}"
+    assert "to write" not in memlint(folder, "plan", "full.yaml", "--goal", "speed", *EIGHT).out
