@@ -632,6 +632,7 @@ class Planning(NamedTuple):
     spares_activations: tuple[str, ...] = ()
     fuses_log_probabilities: bool = False  # the config can ask for log-probabilities without whole logits
     fixed_optimizer: bool = False  # the config can name no other optimizer
+    half_optimizer: str = ""  # the AdamW of a full training in bfloat16, where the config can ask for both; else ""
     loss_parts: int = 0  # parts in which the config can have a plain loss computed; 0 if it cannot
     updates_in_backward: bool = False  # the config can have the optimizer step in the backward, without accumulation
     tokens_of_a_tile: int = 0  # tokens that a tile of the MLP takes, where the config gives no number of tiles
