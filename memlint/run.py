@@ -630,6 +630,8 @@ class Planning(NamedTuple):
     # and lower what layers keep, which a lower bound does not count.
     option_names: tuple[tuple[str, str], ...] = ()
     spares_activations: tuple[str, ...] = ()
+    # What has to be stated for a fused loss to be written, in words, as an older release ignores its key; "" if nothing.
+    fused_loss_where_stated: str = ""
     fuses_log_probabilities: bool = False  # the config can ask for log-probabilities without whole logits
     fixed_optimizer: bool = False  # the config can name no other optimizer
     half_optimizer: str = ""  # the AdamW of a full training in bfloat16, where the config can ask for both; else ""

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import memlint.fixes.moves.catalog as catalog
 from memlint.findings import Fix
-from memlint.fixes.plan import Plan, as_fix, in_order, noted
+from memlint.fixes.consequences import consistent
+from memlint.fixes.plan import Plan, as_fix, asks_for_more, in_order, noted
 from memlint.fixes.plan_search import SearchHooks
+from memlint.fixes.planner import riskless
 from memlint.memory.values import Estimate
 from memlint.run import Run, replace
 
@@ -25,6 +28,21 @@ def answers(run: Run, before: Estimate, hooks: SearchHooks) -> Iterator[Fix]:
         if after.verdict == "fits":
             yield Fix(reading.settled, before=before.on_card, after=after.on_card, verdict_after="fits")
             return
+
+
+def fused_loss_of_a_release(run: Run, before: Estimate, hooks: SearchHooks, first: Plan | None) -> Iterator[Fix]:
+    """A fused loss with what keeps the result beside it, where the key of it is one that an older release ignores, and
+    the `first` plan asks for another engine, the host or a risk."""
+    step = next(catalog.fused_loss(run), None) if run.planning.fused_loss_where_stated else None
+    good = first is not None and first.risk == 0 and not any(map(asks_for_more, first.steps))
+    if step is None or good:
+        return
+    fused = consistent(replace(run, step.changes), run)
+    plan = riskless(fused, hooks.estimate(fused), hooks)
+    if plan is not None:
+        titles = "; ".join((step.title, *(one.title for one in plan.steps)))
+        after, note = plan.estimate.on_card, "; ".join(filter(None, (run.planning.fused_loss_where_stated, step.note)))
+        yield Fix(titles, before=before.on_card, after=after, quality="none", verdict_after="fits", note=note)
 
 
 def better_as_it_stands(run: Run, before: Estimate, plan: Plan | None, first: Plan | None) -> Iterator[Fix]:

@@ -35,6 +35,41 @@ def test_a_file_that_is_not_there_is_described_as_it_has_to_be() -> None:
         assert advice[0]["after"]["high"] <= advice[0]["after"]["usable"]
 
 
+DPO = """\
+base_model: Qwen/Qwen2.5-3B-Instruct
+rl: dpo
+adapter: lora
+lora_r: 16
+lora_alpha: 32
+lora_target_linear: true
+datasets:
+  - path: d
+    split: train
+sequence_len: 4096
+micro_batch_size: 2
+gradient_accumulation_steps: 4
+optimizer: adamw_torch_fused
+learning_rate: 1.0e-5
+bf16: true
+gradient_checkpointing: true
+flash_attention: true
+output_dir: out
+"""
+
+
+def test_a_loss_that_an_older_release_ignores_is_told_with_what_to_state() -> None:
+    """Axolotl's key for Liger's loss of preferences; it is written where a release is stated."""
+    row = memlint.plan(DPO, gpu="RTX4090", gpus=1).runs[0]
+    (told,) = [one for one in row["advice"] if "Liger" in one["title"]]
+    assert "axolotl>=0.19" in told["note"] and told["after"]["high"] <= told["after"]["usable"]
+    stated = memlint.plan(DPO, gpu="RTX4090", gpus=1, versions={"axolotl": "0.19.0"}).runs[0]
+    assert "Liger" in stated["plans"][0]["title"]
+    assert not [one for one in stated["advice"] if "Liger" in one["title"]]
+    assert not [
+        one for one in memlint.plan(DPO, gpu="H200", gpus=1).runs[0].get("advice", ()) if "Liger" in one["title"]
+    ]
+
+
 def test_a_better_plan_of_a_stated_release_is_told_beside_one_for_any() -> None:
     release = Reading("no release is stated", "with eager attention", "with sdpa", (), settled_itself="state it")
     run, before = FULL._replace(readings=(release,)), toy(24).estimate(FULL)
