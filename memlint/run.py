@@ -630,7 +630,7 @@ class Planning(NamedTuple):
     # and lower what layers keep, which a lower bound does not count.
     option_names: tuple[tuple[str, str], ...] = ()
     spares_activations: tuple[str, ...] = ()
-    # What has to be stated for a fused loss to be written, in words, as an older release ignores its key; "" if nothing.
+    # What to state for a fused loss to be written whose key an older release ignores, in words; "" if nothing.
     fused_loss_where_stated: str = ""
     fuses_log_probabilities: bool = False  # the config can ask for log-probabilities without whole logits
     fixed_optimizer: bool = False  # the config can name no other optimizer
