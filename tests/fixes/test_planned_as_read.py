@@ -129,6 +129,13 @@ CASES: dict[str, tuple[dict[str, Any], str, int]] = {
     ),
     "checkpoints in host memory": (AXOLOTL | ON_LORA | {"sequence_len": 65536}, "RTX4090", 1),
     "a DeepSpeed section": (AXOLOTL | {"attn_implementation": "sdpa"}, "A100-40GB", 4),
+    "packed experts": (
+        AXOLOTL
+        | {"base_model": "mistralai/Mixtral-8x7B-v0.1", "adapter": "qlora", "load_in_4bit": True, "lora_r": 16}
+        | {"lora_alpha": 32, "lora_target_linear": True},
+        "L40S",
+        1,
+    ),
     "tiled MLPs": (AXOLOTL | {"sequence_len": 131072, "tiled_mlp": True}, "A100-80GB", 1),
     "blocks of LLaMA Pro": (
         LLAMA_FACTORY
