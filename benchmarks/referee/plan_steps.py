@@ -141,7 +141,7 @@ def _fused_log_probabilities(forward: Callable[..., Any], inputs: Mapping[str, t
 
 
 def _use_fused_head(model: Any) -> None:
-    def forward(self: Any, input_ids: torch.Tensor) -> Any:
+    def forward(self: Any, input_ids: torch.Tensor, **unused: Any) -> Any:  # PEFT passes what is None as well
         hidden = self.model(input_ids=input_ids, use_cache=False)[0]
         found, _ = _FusedHead.apply(hidden, self.lm_head.weight, input_ids)
         return {"loss": found.sum()}
