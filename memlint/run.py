@@ -630,8 +630,11 @@ class Planning(NamedTuple):
     # and lower what layers keep, which a lower bound does not count.
     option_names: tuple[tuple[str, str], ...] = ()
     spares_activations: tuple[str, ...] = ()
+    # What to state for a fused loss to be written whose key an older release ignores, in words; "" if nothing.
+    fused_loss_where_stated: str = ""
     fuses_log_probabilities: bool = False  # the config can ask for log-probabilities without whole logits
     fixed_optimizer: bool = False  # the config can name no other optimizer
+    half_optimizer: str = ""  # the AdamW of a full training in bfloat16, where the config can ask for both; else ""
     loss_parts: int = 0  # parts in which the config can have a plain loss computed; 0 if it cannot
     updates_in_backward: bool = False  # the config can have the optimizer step in the backward, without accumulation
     tokens_of_a_tile: int = 0  # tokens that a tile of the MLP takes, where the config gives no number of tiles
@@ -645,7 +648,8 @@ class Reading(NamedTuple):
 
     `reason`: what is not stated. `label`, `itself`: words for what happens under this reading, and in the run itself.
     `changes`: dotted fields of the run and their values under this reading. They only apply while the fields in `given`
-    have these values: a run that was changed there (by a plan) may have settled the question.
+    have these values: a run that was changed there (by a plan) may have settled the question. `settled`,
+    `settled_itself`: what makes this reading hold, or the run itself, in words; "" where nothing is told.
     """
 
     reason: str
@@ -654,6 +658,8 @@ class Reading(NamedTuple):
     changes: tuple[tuple[str, Any], ...]
     given: tuple[tuple[str, Any], ...] = ()
     only_where_over: bool = False  # only used if the run itself is out of memory: then it may weaken that verdict
+    settled: str = ""
+    settled_itself: str = ""
 
 
 class Run(NamedTuple):

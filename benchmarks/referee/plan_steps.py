@@ -141,7 +141,7 @@ def _fused_log_probabilities(forward: Callable[..., Any], inputs: Mapping[str, t
 
 
 def _use_fused_head(model: Any) -> None:
-    def forward(self: Any, input_ids: torch.Tensor) -> Any:
+    def forward(self: Any, input_ids: torch.Tensor, **unused: Any) -> Any:  # PEFT passes what is None as well
         hidden = self.model(input_ids=input_ids, use_cache=False)[0]
         found, _ = _FusedHead.apply(hidden, self.lm_head.weight, input_ids)
         return {"loss": found.sum()}
@@ -170,11 +170,13 @@ class _FusedHead(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
         hidden, weight, ids = ctx.saved_tensors
-        d_hidden, d_weight = torch.zeros_like(hidden), torch.zeros_like(weight)
+        d_hidden = torch.zeros_like(hidden)
+        d_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
         for part in _FusedHead.parts(len(hidden)):
             own, heads = _FusedHead.gradients(hidden[part], weight, ids[part], grads[0][part])
             d_hidden[part] += own
-            d_weight += heads
+            if d_weight is not None:  # that of a part is computed all the same
+                d_weight += heads
         return d_hidden.view(1, *d_hidden.shape), d_weight, None
 
     @staticmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from typing import Any
 
@@ -35,8 +36,25 @@ def run(program: str, arguments: list[str]) -> int:
     if given.diff:
         return _print_patch(rows, given.diff)
     plain = [row.row for row in rows]
-    to_screen(_rendered(plain, given) + "\n", given.format != "json")
+    how = _how_to_write(rows, given, program, arguments) if given.format != "json" else ""
+    to_screen(f"{_rendered(plain, given)}\n{how}", given.format != "json")
     return int(any(map(is_stuck, plain)))
+
+
+def _how_to_write(rows: list[RunPlans], given: options.Options, program: str, arguments: list[str]) -> str:
+    """The command that writes the first plan; "" where there is none, or `fix` would number the plans otherwise."""
+    asked = given.goal or given.keep or given.max_cards != MOST_GPUS
+    if not any(row.plans for row in rows) or asked:
+        return ""
+    fix = f"{program.removesuffix(' plan')} fix --plan 1"
+    return f"\nto write plan 1: {fix} {shlex.join(_without_format(arguments))}\n"
+
+
+def _without_format(arguments: list[str]) -> list[str]:
+    """The arguments without `--format text`, which `fix` does not take."""
+    kept = [one for one in arguments if not one.startswith("--format=")]
+    at = kept.index("--format") if "--format" in kept else len(kept)
+    return kept[:at] + kept[at + 2 :]
 
 
 def _rendered(rows: list[dict[str, Any]], given: options.Options) -> str:

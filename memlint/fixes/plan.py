@@ -14,13 +14,14 @@ from memlint._record import NamedTuple
 from memlint.findings import Edit, Fix
 from memlint.fixes.costs import QUALITIES, Cost
 from memlint.fixes.moves.catalog import CUT_ACCUMULATION, STRUCTURE, UPDATE_IN_BACKWARD
-from memlint.fixes.proposed_change import ProposedChange, needs_host, rounded, weighed, with_effort
+from memlint.fixes.proposed_change import ProposedChange, cuts_data, needs_host, rounded, weighed, with_effort
 from memlint.memory.values import Estimate
 from memlint.run import Run
 
 Steps = tuple[ProposedChange, ...]
 
 _HARDLY_FASTER = 0.95
+_ABOUT_AS_FAST = 1.1
 MUCH_SLOWER = 1.5  # nobody takes a plan for which a step takes as much longer as another plan's
 FAR_SLOWER = 3.0  # a plan that takes as many times as long is no free one: a low risk is looked at first
 NOISE = 0.005  # a smaller share of a figure is noise beside its interval
@@ -131,16 +132,29 @@ def beats(plan: Plan, other: Plan) -> bool:
 
 
 def makes_pointless(plan: Plan, other: Plan) -> bool:
-    """Whether nobody takes `other` who can have `plan`. A high risk is pointless beside any good plan. Else `plan` must
-    be better in all, and either much faster, or one that the card does alone where `other` needs the host, another
-    engine, or a risk for the result that `plan` has not."""
+    """Whether nobody takes `other` who can have `plan`. A high risk is pointless beside any good plan, and a cut of the
+    data beside one that cuts none, risks nothing that it does not, and takes about as long. Else `plan` must be better
+    in all, and either much faster (far faster, where it alone asks for an engine or the host), or one that the card
+    does alone where `other` does not, or where it risks what `plan` does not."""
     if other.risk == len(QUALITIES) - 1 and is_good(plan):
         return True
+    if _cuts_data(other) and not _cuts_data(plan) and _risky(plan) <= _risky(other):
+        return plan.speed <= _ABOUT_AS_FAST * other.speed
     risks = other.risk >= QUALITIES.index("medium") and (is_good(plan) or plan.risk < other.risk)
     mine, its = (any(map(asks_for_more, one.steps)) for one in (plan, other))
     asks_for_less = not mine and (its or risks)
     asks_for_as_much = risks and mine and its
-    return beats(plan, other) and (other.speed > MUCH_SLOWER * plan.speed or asks_for_less or asks_for_as_much)
+    slower = FAR_SLOWER if mine and not its else MUCH_SLOWER
+    return beats(plan, other) and (other.speed > slower * plan.speed or asks_for_less or asks_for_as_much)
+
+
+def _cuts_data(plan: Plan) -> bool:
+    return any(map(cuts_data, plan.steps))
+
+
+def _risky(plan: Plan) -> frozenset[str]:
+    """The changes of the plan that are a risk for the result."""
+    return frozenset(step.title for step in plan.steps if step.price.quality != QUALITIES[0])
 
 
 def is_good(plan: Plan) -> bool:

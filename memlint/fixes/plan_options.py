@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import memlint.fixes.goals as goals
 import memlint.fixes.moves.hardware as hardware_advice
+import memlint.fixes.open_questions as open_questions
 from memlint._record import NamedTuple
 from memlint.findings import Fix
 from memlint.fixes.consequences import consistent
@@ -25,10 +26,12 @@ _SEARCHES = 3  # a plan that fails when it is written is replaced by that of ano
 
 class PlanOptions(NamedTuple):
     """What can be offered for one run: plans that fit, the least risky first; where none does, changes that help; and
-    what no edit can do: a plan that somebody has to write by hand, hardware that fits."""
+    what no edit can do: a plan that somebody has to write by hand, hardware that fits. `refused`: titles of changes
+    that turned out to have no effect in these files, or to bring an error."""
 
     options: tuple[WrittenPlan, ...] = ()
     advice: tuple[Fix, ...] = ()
+    refused: frozenset[str] = frozenset()
 
 
 def options(
@@ -83,8 +86,13 @@ class RunPlanner:
             by_hand = tuple(_by_hand(before, failures, fitting[0].plan if fitting else None))
             free = any(option.plan.risk == 0 for option in fitting) or any(fix.quality == "none" for fix in by_hand)
             elsewhere = () if free else _elsewhere(run, before, self._hooks)
-            hardware = (*by_hand, *elsewhere, *hardware)
-        return PlanOptions(fitting or self._that_help(), hardware)
+            first, as_it_stands = (fitting[0].plan if fitting else None), self._planner.first_as_it_stands()
+            settled = open_questions.better_as_it_stands(run, before, as_it_stands, first)
+            stated = open_questions.fused_loss_of_a_release(run, before, self._hooks, first)
+            hardware = (*by_hand, *settled, *stated, *elsewhere, *hardware)
+        hardware = (*open_questions.answers(run, before, self._hooks), *hardware)
+        refused = frozenset[str]().union(*(failure.banned for failure in failures if failure.unplaced is None))
+        return PlanOptions(fitting or self._that_help(), hardware, refused)
 
     def _that_fit(self) -> tuple[tuple[WrittenPlan, ...], tuple[Failure, ...]]:
         """At most MAX_PLANS plans that fit as written, in the planner's order, and those that failed. The planner's
@@ -151,9 +159,16 @@ _ABOUT_AS_FAST = 1.1
 _MOST_CARDS_TO_GIVE_UP = 4  # who has a node of eight rents another card before a step takes eight times as long
 
 
+# AWS p4d.24xlarge has 1,152 GiB beside 8 A100s, g6e.12xlarge 384 GiB beside 4 L40S (EC2 instance types).
+_HOST_BYTES_OF_A_CARD = 144 << 30
+
+
 def _is_good_enough(plan: Plan) -> bool:
-    """Whether nobody rents more cards who can have the plan: the same result in about the same time."""
-    return plan.risk == 0 and plan.speed <= _ABOUT_AS_FAST
+    """Whether nobody rents more cards who can have the plan: the same result in about the same time, on a host that
+    machines with as many cards have."""
+    cards = plan.run.parallelism.world_size
+    host = _HOST_BYTES_OF_A_CARD * (cards if isinstance(cards, int) else 1)
+    return plan.risk == 0 and plan.speed <= _ABOUT_AS_FAST and (plan.estimate.host_bytes or 0) <= host
 
 
 def _by_hand(before: Estimate, failures: Iterable[Failure], first: Plan | None) -> Iterator[Fix]:

@@ -7,6 +7,7 @@ Which combinations are asked about: tiers.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -172,12 +173,14 @@ class PlanSearch:
         return self._hooks.accept is None or self._hooks.accept(run)
 
     def possible(self, chosen: Steps) -> Steps:
-        """`chosen` less the changes that are only there beside others: checkpoints in host memory want checkpoints."""
+        """`chosen` less the changes that are only there beside others: checkpoints in host memory want checkpoints. One
+        that only says more beside others (another optimizer, where one of them names it) stays without that."""
         first = _titles(self.steps(()))
         for step in chosen:
             others = tuple(other for other in chosen if other is not step)
             if step.title not in first and all(step.title != one.title for one in self._proposed(others)):
-                return self.possible(others)
+                less = (one for one in self.steps(others) if _says_less(one, step))
+                return self.possible((*others, *islice(less, 1)))
         return chosen
 
     def _proposed(self, chosen: Steps) -> Steps:
@@ -186,6 +189,11 @@ class PlanSearch:
         if key not in self._moves:
             self._moves[key] = steps(self.changed(chosen))
         return self._moves[key]
+
+
+def _says_less(step: ProposedChange, other: ProposedChange) -> bool:
+    """Whether a change of the same group makes some of the other's changes and no more."""
+    return step.group == other.group and step.changes.items() <= other.changes.items()
 
 
 def _titles(chosen: Iterable[ProposedChange]) -> frozenset[str]:

@@ -57,6 +57,11 @@ class Planner:
             return found
         return self._in_all_readings.plans(limit)
 
+    def first_as_it_stands(self) -> Plan | None:
+        """The first plan for the run itself, whether or not it fits in the other readings of the files."""
+        over = self._before.verdict != "fits" and self._before.budget_bytes and self._before.allocated_bytes is not None
+        return next(iter(self._in_one_reading.plans(1)), None) if over else None
+
 
 def plans(run: Run, before: Estimate, hooks: SearchHooks = NO_HOOKS, limit: int = WANTED_PLANS) -> tuple[Plan, ...]:
     """`Planner.plans` of a run that is asked about once."""

@@ -43,9 +43,18 @@ def risk_first(step: ProposedChange) -> tuple[int, float, bool]:
     return QUALITIES.index(step.price.quality), step.price.speed, needs_host(step)
 
 
-def time_first(step: ProposedChange) -> tuple[float, int, bool]:
-    """Orders changes from the fastest: by time, then by risk for the result, then those that the card does alone."""
-    return step.price.speed, QUALITIES.index(step.price.quality), needs_host(step)
+def time_first(step: ProposedChange) -> tuple[bool, float, int, bool]:
+    """Orders changes from the fastest: by time, then by risk for the result, then those that the card does alone. What
+    cuts the data comes last: nobody trains on half of each sample to spare the 2 % of smaller micro batches."""
+    return cuts_data(step), step.price.speed, QUALITIES.index(step.price.quality), needs_host(step)
+
+
+_CUTS_OF_DATA = frozenset(("sequence", "completion", "images"))
+
+
+def cuts_data(step: ProposedChange) -> bool:
+    """Whether the run sees less of each sample with the change."""
+    return step.group in _CUTS_OF_DATA
 
 
 def needs_host(step: ProposedChange) -> bool:

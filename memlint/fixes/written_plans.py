@@ -103,12 +103,12 @@ def _culprits(
 
 
 def _shortfall(plan: Plan, run: Run, estimate: Estimate) -> Failure:
-    """What a plan lacks that does not fit as written: changes that the files take without an effect, or bytes."""
-    idle = (
+    """What a plan lacks that does not fit as written: changes that the files take without an effect, else bytes."""
+    idle = frozenset(
         step.title for step in plan.steps if not any(get(run, name) == get(plan.run, name) for name in step.changes)
     )
     more = (peak(estimate) or 0) - (peak(plan.estimate) or 0)
-    return Failure(frozenset(idle), max(0, more))
+    return Failure(idle, 0 if idle else max(0, more))
 
 
 def new_errors(before: Analysis, after: Analysis) -> tuple[str, ...]:

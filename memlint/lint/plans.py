@@ -131,7 +131,8 @@ def _row(target: PlanTarget, number: int, wanted: PlanRequest) -> RunPlans:
     if estimate.verdict != "fits" and run.purpose == "train" and run.parallelism.world_size is UNKNOWN:
         row["advice"].append(_advice_row(_SAY_GPUS))
     if estimate.verdict != "fits":
-        row["checklist"] = [_tried_row(tried) for tried in checklist(PlanSearch(run, estimate, hooks))]
+        search = PlanSearch(run, estimate, hooks._replace(banned=found.refused))
+        row["checklist"] = [_tried_row(tried) for tried in checklist(search)]
     return RunPlans(row, found.options)
 
 

@@ -113,7 +113,7 @@ def _step_time(factor: float) -> str:
 def _checklist_lines(row: dict[str, Any]) -> Iterator[str]:
     tried = row.get("checklist", ())
     if tried:
-        yield "  or step by step, in the order that guides give:"
+        yield "  or step by step, each on top of those before it, in the order that guides give:"
     for number, one in enumerate(tried, 1):
         end = ", fits" if one["fits"] else ""
         yield f"    {number}. {one['title']}: peak {_figure(one['after'])}{end}"

@@ -161,6 +161,13 @@ def test_the_checklist_has_no_step_with_a_higher_figure(tmp_path: Path) -> None:
     assert figures == sorted(figures, reverse=True) and len(figures) > 2
 
 
+def test_the_checklist_has_no_step_that_the_framework_refuses(tmp_path: Path) -> None:
+    """NeMo-RL moves nothing to the host on a single GPU."""
+    write(tmp_path, {"grpo.yaml": (ROOT / "examples" / "nemo_rl" / "grpo_1b.yaml").read_text(encoding="utf-8")})
+    row = planned(tmp_path, "grpo.yaml", "--gpu", "RTX4090", "--isolated")
+    assert row["checklist"] and not [one for one in row["checklist"] if "host" in one["title"]]
+
+
 def test_speed_puts_the_fastest_plan_first(folder: Path) -> None:
     speeds = [plan["speed"] for plan in planned(folder, "full.yaml", "--goal", "speed", *EIGHT)["plans"]]
     assert speeds == sorted(speeds)
@@ -265,3 +272,9 @@ def test_a_run_of_megatron_is_told_what_lowers_its_bound_by_the_options_of_its_f
     assert any(one.startswith(spared) for one in row["spares_activations"])
     text = memlint(tmp_path, "plan", name, "--gpu", "A100-80GB", "--isolated").out
     assert "no plan is promised" in text and lowered in text and spared in text
+
+
+def test_the_command_that_writes_the_first_plan_is_told(folder: Path) -> None:
+    said = memlint(folder, "plan", "full.yaml", "--format", "text", *EIGHT).out.splitlines()[-1]
+    assert said == f"to write plan 1: memlint fix --plan 1 full.yaml {' '.join(EIGHT)}"
+    assert "to write" not in memlint(folder, "plan", "full.yaml", "--goal", "speed", *EIGHT).out

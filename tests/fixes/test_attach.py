@@ -10,7 +10,7 @@ import memlint.fixes.plan_options as plan_options
 import memlint.fixes.written_plans as written_plans
 from memlint.findings import Finding, Location
 from memlint.fixes.moves.hardware import advice, can_grow_segments
-from memlint.fixes.plan import Plan
+from memlint.fixes.plan import Plan, peak
 from memlint.fixes.plan_options import more_on_several
 from memlint.fixes.plan_search import PlanSearch, SearchHooks
 from memlint.fixes.proposed_change import ProposedChange
@@ -53,6 +53,28 @@ def test_a_plan_that_no_file_says_as_a_whole_tells_so(monkeypatch: pytest.Monkey
     found = written_plans.written(analysis, 0, Plan((step,), run, before), lambda _: analysis)
     assert isinstance(found, Failure) and found.unplaced is not None
     assert found.reason == "the files cannot say all of it together" and found.banned == {step.title}
+
+
+def test_what_has_no_effect_is_left_out_before_bytes_are_spared() -> None:
+    """A change that no key takes explains why the written run needs more: without it nothing more is missing."""
+    analysis, _ = linted(EXAMPLES / "trainer/sft_full_llama3_8b.yaml", "A100-80GB")
+    run, before = analysis.runs[0], analysis.estimates[0]
+    step = ProposedChange("smaller buckets", {"parallelism.zero.reduce_bucket_size": 5})
+    planned = Plan((step,), replace(run, step.changes), before._replace(device_high_bytes=1))
+    assert written_plans._shortfall(planned, run, before) == Failure(frozenset({"smaller buckets"}))
+    taken = written_plans._shortfall(planned, planned.run, before)
+    assert taken == Failure(margin=(peak(before) or 0) - 1)
+
+
+def test_more_cards_are_worth_a_word_beside_a_plan_that_few_hosts_hold() -> None:
+    analysis, _ = linted(EXAMPLES / "trainer/sft_full_llama3_8b.yaml", "A100-80GB")
+    run = replace(analysis.runs[0], {"parallelism.world_size": 2})
+    plan = Plan((), run, analysis.estimates[0])
+    good = [
+        plan_options._is_good_enough(plan._replace(estimate=plan.estimate._replace(host_bytes=gib << 30)))
+        for gib in (280, 300)
+    ]
+    assert good == [True, False]
 
 
 def test_no_plan_is_written_twice_where_the_first_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:

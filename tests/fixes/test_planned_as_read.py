@@ -129,6 +129,13 @@ CASES: dict[str, tuple[dict[str, Any], str, int]] = {
     ),
     "checkpoints in host memory": (AXOLOTL | ON_LORA | {"sequence_len": 65536}, "RTX4090", 1),
     "a DeepSpeed section": (AXOLOTL | {"attn_implementation": "sdpa"}, "A100-40GB", 4),
+    "packed experts": (
+        AXOLOTL
+        | {"base_model": "mistralai/Mixtral-8x7B-v0.1", "adapter": "qlora", "load_in_4bit": True, "lora_r": 16}
+        | {"lora_alpha": 32, "lora_target_linear": True},
+        "L40S",
+        1,
+    ),
     "tiled MLPs": (AXOLOTL | {"sequence_len": 131072, "tiled_mlp": True}, "A100-80GB", 1),
     "blocks of LLaMA Pro": (
         LLAMA_FACTORY
@@ -183,8 +190,11 @@ def test_the_file_of_a_plan_is_the_planned_run(name: str) -> None:
         assert read_otherwise(one) == (), [step.title for step in one.plan.steps]
 
 
-def _options(config: dict[str, Any], card: str, gpus: int) -> tuple[WrittenPlan, ...]:
-    case = Case(0, card, "", "", {"train.yaml": yaml.safe_dump(config, sort_keys=False)}, {}, gpus)
+def _options(
+    config: dict[str, Any], card: str, gpus: int, versions: dict[str, tuple[int, ...]] | None = None
+) -> tuple[WrittenPlan, ...]:
+    files = {"train.yaml": yaml.safe_dump(config, sort_keys=False)}
+    case = Case(0, card, "", "", files, {}, gpus, versions or {})
     analysis, analyser = answered(case)
     again = analyser.reanalysis(analysis, analyser.workspaces.of("train.yaml"))
     return options(analysis, 0, Engine(()).estimator, again).options
@@ -302,10 +312,28 @@ _LARGE = {"model": "LLM-Research/Meta-Llama-3-70B-Instruct", "max_length": 1024,
 SWIFT_IN_4_BITS = SWIFT | _LARGE | {"rlhf_type": None, "tuner_type": "lora", "quant_method": "bnb", "quant_bits": 4}
 
 
+BEFORE_ITS_KEY = {"swift": (3, 11, 0)}
+
+
+@pytest.mark.parametrize("quantized", (True, False))
+def test_ms_swift_shares_4_bits_with_a_key_of_its_own(quantized: bool) -> None:
+    values = {name: value for name, value in SWIFT_IN_4_BITS.items() if quantized or "quant" not in name}
+    found = _options(values, "RTX4090", 4, {"transformers": (4, 57, 6)})
+    (shared,) = [one for one in found if one.plan.run.parallelism.engine == "fsdp"]
+    assert shared.plan.steps[0].title.startswith("4-bit base") is not quantized
+    assert shared.plan.estimate.verdict == "fits" and read_otherwise(shared) == ()
+
+
+def test_ms_swift_writes_completions_without_the_first_fsdp() -> None:
+    values = SWIFT_IN_4_BITS | {"rlhf_type": "grpo", "num_generations": 4}
+    analysis, _ = answered(Case(0, "RTX4090", "", "", {"train.yaml": yaml.safe_dump(values)}, {}, 4))
+    assert analysis.runs[0].planning.starts_fsdp == 0
+
+
 def test_fsdp_that_a_launch_file_starts_is_told_of_with_its_figure() -> None:
-    """ms-swift's word for FSDP loads 4 bits by way of the first rank alone."""
+    """ms-swift before 3.12 has no `fsdp` of its own."""
     files = {"train.yaml": yaml.safe_dump(SWIFT_IN_4_BITS)}
-    analysis, _ = answered(Case(0, "RTX4090", "", "", files, {}, 4))
+    analysis, _ = answered(Case(0, "RTX4090", "", "", files, {}, 4, BEFORE_ITS_KEY))
     run, before = analysis.runs[0], analysis.estimates[0]
     (told,) = [fix for fix in advice(run, before, estimate) if "with FSDP" in fix.title]
     assert "fsdp_offload_params" in told.note and "bnb_4bit_quant_storage" in told.note and not told.edits
@@ -325,15 +353,19 @@ def test_fsdp_that_a_launch_file_starts_is_told_of_with_its_figure() -> None:
     assert read is not None and read.figure == pytest.approx(told.after.figure, rel=0.01)
 
     files = {"train.yaml": yaml.safe_dump(SWIFT_IN_4_BITS)}
-    stated, _ = answered(Case(0, "RTX4090", "", "", files, {}, 4, {"transformers": (4, 57, 6)}))
+    stated, _ = answered(Case(0, "RTX4090", "", "", files, {}, 4, {"transformers": (4, 57, 6), **BEFORE_ITS_KEY}))
     (same,) = [fix for fix in advice(stated.runs[0], stated.estimates[0], estimate) if "with FSDP" in fix.title]
     assert "4.57" not in same.title and same.after is not None
     assert same.after.figure == pytest.approx(told.after.figure, rel=0.01)
 
     whole = {"train.yaml": yaml.safe_dump(SWIFT_IN_4_BITS | {"quant_method": None, "quant_bits": None})}
-    in_half, _ = answered(Case(0, "RTX4090", "", "", whole, {}, 4))
+    in_half, _ = answered(Case(0, "RTX4090", "", "", whole, {}, 4, BEFORE_ITS_KEY))
     (packed,) = [fix for fix in advice(in_half.runs[0], before, estimate) if "with FSDP" in fix.title]
     assert packed.title.startswith("4-bit base") and packed.quality == "low"
+
+    whole = {"train.yaml": yaml.safe_dump(SWIFT_IN_4_BITS | {"tuner_type": "full", "quant_method": None})}
+    in_full, _ = answered(Case(0, "RTX4090", "", "", whole, {}, 4, BEFORE_ITS_KEY))
+    assert not [fix for fix in advice(in_full.runs[0], before, estimate) if "FSDP" in fix.title]  # nothing adapts it
 
 
 def test_axolotl_packs_layer_by_layer_where_fsdp_would_find_the_whole_model_on_each_card() -> None:

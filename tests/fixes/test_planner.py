@@ -26,7 +26,7 @@ from memlint.fixes.plan import (
 )
 from memlint.fixes.plan_search import PlanSearch, SearchHooks
 from memlint.fixes.planner import Planner, _of_each_character, candidates, plans, riskless
-from memlint.fixes.proposed_change import ProposedChange, about, needs_host, risk_first
+from memlint.fixes.proposed_change import ProposedChange, about, needs_host, risk_first, time_first
 from memlint.fixes.step_time import ParameterCounts
 from memlint.fixes.tiers import _cheaper
 from memlint.hardware import find
@@ -178,6 +178,38 @@ def test_a_plan_that_is_worse_in_all_and_much_slower_goes() -> None:
 
     assert _of_each_character((checkpoints, paged), 3) == (checkpoints,)
     assert len(_of_each_character((checkpoints, paged._replace(price=Cost(1.5))), 3)) == 2
+
+
+def test_the_card_alone_stands_beside_a_faster_engine_unless_it_is_far_slower() -> None:
+    engine = Plan((ProposedChange("a", {"parallelism.engine": "deepspeed"}, "zero"),), FULL, toy(24).estimate(FULL))
+    paged = engine._replace(steps=(ProposedChange("b", {}, "optimizer"),), price=Cost(2.0))
+
+    assert not makes_pointless(engine, paged)
+    assert makes_pointless(engine, paged._replace(price=Cost(1.1 * FAR_SLOWER)))
+
+
+def test_nobody_cuts_the_data_for_the_time_of_smaller_micro_batches() -> None:
+    cut = ProposedChange("sequences of 1024 -> 512 tokens", {}, "sequence", price=Cost(1.0, "medium"))
+    adapter = ProposedChange("train a LoRA adapter", {}, "method", price=Cost(0.77, "medium"))
+    smaller = ProposedChange("micro batch 8 -> 4", {}, "batch", price=Cost(1.03))
+    shorter, whole, alone = (
+        Plan(chosen, FULL, toy(24).estimate(FULL), Cost(speed, "medium"))
+        for chosen, speed in (((adapter, cut), 0.77), ((adapter, smaller), 0.8), ((cut,), 1.0))
+    )
+
+    assert makes_pointless(whole, shorter) and not makes_pointless(whole._replace(price=Cost(1.0, "medium")), shorter)
+    assert not makes_pointless(whole, alone)  # one risk in place of another
+    assert max((cut, adapter, smaller), key=time_first) is cut
+
+
+def test_a_change_stays_without_what_it_says_beside_others() -> None:
+    """Host memory names another AdamW where one of 8 bits was chosen first, and is the same change without it."""
+    run = replace(FULL, {"parallelism.engine": "deepspeed", "parallelism.zero.stage": 2})
+    search = PlanSearch(run, toy(24).estimate(run), toy(24))
+    host = next(step for step in search.steps(()) if step.changes.get("offload.optimizer") == "cpu")
+    named = host._replace(title="and AdamW", changes={**host.changes, "optimizer.name": "adamw_torch"})
+
+    assert search.possible((named,)) == (host,)
 
 
 def test_a_plan_that_is_another_and_more_adds_nothing_unless_it_is_faster() -> None:

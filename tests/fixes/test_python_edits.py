@@ -49,6 +49,13 @@ def edited(code: str, key: str, value: object, path: str = "/train.py") -> str:
         ("\n    bf16=True,\n", "optim", "adamw_8bit", "\n    bf16=True,\n    optim='adamw_8bit',\n"),
         ('output_dir="o"', "optim", "adamw_8bit", 'output_dir="o", optim="adamw_8bit"'),
         ("\n    bf16=True\n", "optim", "adamw_8bit", "\n    bf16=True,\n    optim='adamw_8bit'\n"),
+        (
+            "\n    bf16=True,\n    # a=1,\n    # b=2\n",
+            "optim",
+            "adamw_8bit",
+            "\n    bf16=True,\n    optim='adamw_8bit',\n    # a=1,\n    # b=2\n",
+        ),
+        ("\n    bf16=True,\n", "deepspeed", {"a": 2}, "\n    bf16=True,\n    deepspeed={'a': 2},\n"),
     ],
 )
 def test_one_argument_changes(old: str, key: str, value: object, new: str) -> None:
@@ -159,6 +166,12 @@ def test_an_argument_is_added_in_the_cell_of_a_notebook(end: str, new: str) -> N
     trained = "Trainer(model='gpt2', args=args)\n"
     changed = edited(notebook("!pip install x", code + end + trained), "bf16", True, "/a.ipynb")
     assert "".join(json.loads(changed)["cells"][1]["source"]) == code + new + trained
+
+
+def test_no_engine_is_added_in_a_notebook_which_no_launcher_starts() -> None:
+    before = document(notebook(HEAD + "Trainer(model='gpt2', args=TrainingArguments('o'))\n"), "/a.ipynb")
+    with pytest.raises(CannotEdit, match="launcher"):
+        patches(before, (Edit(before.path, ("deepspeed",), "set", {"a": 2}),))
 
 
 def test_a_comment_behind_the_last_argument_keeps_its_place_in_a_notebook() -> None:

@@ -139,8 +139,10 @@ def _added(document: Document, edit: Edit) -> Patch:
     if text[last - 1 : last] != ")":
         raise CannotEdit("the call does not end with a bracket")
     if document.path.endswith(".ipynb"):
+        if key == "deepspeed":
+            raise CannotEdit("a launcher starts DeepSpeed, and a notebook has none")
         return _added_in_cell(document, edit, last - 1)
-    end = trimmed(text, first, last - 1)
+    end = _before_comments(text, first, trimmed(text, first, last - 1))
     argument = f"{key}={_written(edit.value, text[first:end])}"
     if _has_comment(text, end):
         raise CannotEdit("a comment stands behind the last argument")
@@ -182,6 +184,13 @@ def _added_in_cell(document: Document, edit: Edit, bracket: int) -> Patch:
         raise CannotEdit("a comment stands behind the last argument")
     lead = {"(": "", ",": " "}.get(before[-1], ", ")
     return Patch(edit.path, bracket, bracket, _to_json(f"{lead}{edit.pointer[0]}={_written(edit.value, '')}"))
+
+
+def _before_comments(text: str, first: int, end: int) -> int:
+    """Where the last argument ends, in front of lines that are comments alone, such as arguments that are not used."""
+    while end > first and text[line_start(text, end) : end].lstrip().startswith("#"):
+        end = trimmed(text, first, line_start(text, end))
+    return end
 
 
 def _has_comment(text: str, end: int) -> bool:

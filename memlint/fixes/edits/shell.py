@@ -22,6 +22,7 @@ from memlint.source.scalars import same
 
 _BREAK = re.compile(r"(?:[ \t]*\\\r?\n|[ \t\r\n])*$")  # spaces and continued lines before a place
 _PLAIN = re.compile(r"[\w./:,=+@%-]+")
+_WORD = re.compile(r"""(?:[^\s'"\\;|&()$]|\\.|'[^']*'|"(?:\\.|[^"\\])*"|\$\{[^}]*\}|\$\([^)]*\)|\$)+""")
 
 
 def place(document: Document, edit: Edit) -> Patch:
@@ -166,19 +167,39 @@ def _added(document: Document, start: Start, edit: Edit) -> Patch:
 
 
 def _added_override(document: Document, start: Start, edit: Edit) -> Patch:
-    """`a.b.c=value` behind the last override of the command, as Hydra takes it; of a command that has none, behind its
-    options, if every key is an override."""
+    """`a.b.c=value` behind an override of the command, as Hydra takes it: the last of those that are nearest to it
+    (`a.b.d=...`), which scripts keep in one array; of a command that has none, behind its options, if every key is an
+    override. Where several launches share the array, behind the last override of all that leaves the others alone."""
     whole = start.accepted.by_override
-    places = [place for path, place in document.places.items() if (whole or len(path) > 1) and place.key is not None]
-    places = [one for one in places if not _is_default(document, one)]
-    own = [one for one in places if one.key and not document.text.startswith("--", one.key.start)]
-    own = own or (places if whole else [])
+    places = {
+        path: place
+        for path, place in document.places.items()
+        if (whole or len(path) > 1) and place.key is not None and not _is_default(document, place)
+    }
+    own = {path: one for path, one in places.items() if one.key and not document.text.startswith("--", one.key.start)}
+    own = own or (places if whole else {})
     if not own or not all(isinstance(step, str) for step in edit.pointer) or isinstance(edit.value, (dict, list)):
         raise CannotEdit("a part of a value cannot be added")
-    last = max(own, key=lambda one: one.value.end)
+    last = max(own.values(), key=lambda one: one.value.end)
+    nearest = max(own, key=lambda path: (_shared(path, edit.pointer), own[path].value.end))
+    patch = _override_behind(document, edit, own[nearest])
+    alone = own[nearest] is last or document.documents == 1
+    return patch if alone or _reads_as(document, start, edit, patch) else _override_behind(document, edit, last)
+
+
+def _override_behind(document: Document, edit: Edit, neighbour: Place) -> Patch:
+    """The override behind the word of another one, whose value may stand elsewhere, in a variable, or behind a flag and
+    its value."""
+    word = _WORD.match(document.text, neighbour.key.start) if neighbour.key else None
+    end = word.end() if word is not None and not word[0].startswith("-") else neighbour.value.end
     name = ".".join(map(str, edit.pointer))
-    return Patch(
-        edit.path, last.value.end, last.value.end, f"{_between(document, last)}{name}={_words(edit.value, '')}"
+    return Patch(edit.path, end, end, f"{_between(document, neighbour)}{name}={_words(edit.value, '')}")
+
+
+def _shared(path: Path, other: Path) -> int:
+    """How many steps two paths share from their start."""
+    return next(
+        (number for number, (one, two) in enumerate(zip(path, other)) if one != two), min(len(path), len(other))
     )
 
 

@@ -273,9 +273,13 @@ def half_weights(run: Run) -> Iterator[ProposedChange]:
     """Weights, gradients and states in bfloat16: half of everything, with rounding in the update.
 
     Frameworks say it in two ways: as a mode of training (LLaMA-Factory's `pure_bf16`) or as the dtype that the
-    model is loaded in (transformers' `dtype`). A frozen base is cast to bfloat16 in each matmul anyway.
+    model is loaded in (transformers' `dtype`), some with an optimizer beside it. A frozen base is cast to bfloat16 in
+    each matmul anyway.
     """
-    kind = run.method.kind
+    kind, named = run.method.kind, run.planning.half_optimizer
+    if named and run.precision.trainable_dtype == "float32" and kind == "full":
+        changes = {**_LOADED_IN_HALF, "optimizer.name": named}
+        yield ProposedChange("train in bfloat16, with the AdamW for it", changes, "precision", False)
     if not _autocasts_alone(run):
         return
     if run.precision.trainable_dtype == "float32" and kind in ("full", "freeze"):

@@ -42,6 +42,10 @@ def advice(
     return (*told, *spread, *_card(before))
 
 
+def _with_changes(titles: tuple[str, ...]) -> str:
+    return f"with these changes: {' + '.join(titles)}" if titles else ""
+
+
 def _order(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
     """A script that loads its model too early for ZeRO-3 to divide it (formats/trainer/python/load_order.py). Where a
     file says that it is not divided, PAR020 names the key."""
@@ -78,7 +82,7 @@ _GROWING = {"stack.expandable_segments": True}
 def segments(before: Estimate, after: Estimate, titles: tuple[str, ...] = ()) -> Fix:
     """Advice to let segments grow, with these changes."""
     title = "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where the run is started"
-    more = f"with these changes: {'; '.join(titles)}" if titles else ""
+    more = _with_changes(titles)
     note = "; ".join(filter(None, (more, "a variable of the environment: no key of the files says it")))
     return Fix(title, changes=_GROWING, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
 
@@ -131,7 +135,7 @@ def _too_few(run: Run, estimator: Estimator) -> Callable[[int], bool]:
 
 def _more_cards(before: Estimate, found: tuple[int, Estimate], name: str, titles: tuple[str, ...]) -> Fix:
     count, after = found
-    more = f"with these changes: {'; '.join(titles)}" if titles else ""
+    more = _with_changes(titles)
     note = "each card has its own micro batch: the global batch grows unless accumulation shrinks"
     title, note = f"use {count} of these cards with {name}", "; ".join(filter(None, (more, note)))
     return Fix(title, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
@@ -139,7 +143,7 @@ def _more_cards(before: Estimate, found: tuple[int, Estimate], name: str, titles
 
 def one_card(before: Estimate, after: Estimate, world: int, titles: tuple[str, ...]) -> Fix:
     """Advice to train on one of `world` cards, with these changes."""
-    more = f"with these changes: {'; '.join(titles)}" if titles else ""
+    more = _with_changes(titles)
     start = "start one process with CUDA_VISIBLE_DEVICES=0"
     note = f"{world} times the accumulation keeps the global batch, and a step takes about {world} times as long"
     title, note = "run it on one of these cards", "; ".join(filter(None, (more, start, note)))

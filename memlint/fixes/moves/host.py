@@ -126,7 +126,7 @@ def zero(run: Run) -> Iterator[ProposedChange]:
     if engine not in ("single", "ddp", "deepspeed") or not known or not _stage(run)[1]:
         return
     in_4_bits = run.model.quantization.method != "none"
-    if not in_4_bits and run.method.kind == "lora":
+    if not in_4_bits:
         yield from shared_4_bits(run)
     for placement in _PLACEMENTS:
         if _is_stronger(run, placement):
@@ -142,7 +142,13 @@ def shared_4_bits(run: Run) -> Iterator[ProposedChange]:
     another. bitsandbytes' 8-bit optimizers fail on the shards of FSDP2 (axolotl 0.19.0
     utils/schemas/validation.py:1249)."""
     version, packed = run.planning.starts_fsdp, quantization.to_share(run)
-    if not version or run.parallelism.engine != "ddp" or packed is None or 3 not in stages(run):
+    if (
+        not version
+        or run.method.kind != "lora"
+        or run.parallelism.engine != "ddp"
+        or packed is None
+        or 3 not in stages(run)
+    ):
         return
     for offloads in (False, True):
         plain = _plain_adam(run) if offloads or version == 2 else {}

@@ -36,6 +36,9 @@ def find_entailed(config: AxolotlConfig, fields: Fields) -> Iterator[Entailed | 
         wanted = {**_QLORA, **(_EVERY_LINEAR if new else {})}
         few_bits = {"method.kind": "lora", "model.quantization.bits": 4}
         yield _adapters(fields, _but(config, **wanted), few_bits)
+    if kind == "lora" and bits in (4, 8) and not config.own.flag("quantize_moe_experts"):
+        packed = _but(config, quantize_moe_experts=True, lora_target_linear=None)
+        yield entailed(fields, {"model.quantization.experts_on_load": True}, lambda tried: _read_weights(tried, packed))
     if not fields.get("checkpointing.offload", False):
         asks = _but(config, activation_offloading="hidden_states")
         given = {"checkpointing.mode": "full", "checkpointing.offload": True}
@@ -54,13 +57,18 @@ def _started_fsdp(fields: Fields, config: AxolotlConfig) -> Iterator[Entailed | 
 
         def read(tried: Fields, started: AxolotlConfig = started) -> None:
             read_fused_adapters(tried, started)
-            tried.put("precision.embeddings_dtype", "", Origin("default"))
-            read_dtype_of_rest(tried, started)
-            read_quantization(tried, started)
+            _read_weights(tried, started)
             tried.put("parallelism.fsdp.loads_packed_on_host", True, Origin("default"))
             apply_engine(tried, started)
 
         yield entailed(fields, given, read)
+
+
+def _read_weights(fields: Fields, config: AxolotlConfig) -> None:
+    """The weights in few bits, and what the loader makes of the others."""
+    fields.put("precision.embeddings_dtype", "", Origin("default"))
+    read_dtype_of_rest(fields, config)
+    read_quantization(fields, config)
 
 
 def _adapters(fields: Fields, config: AxolotlConfig, given: Mapping[str, Any]) -> Entailed | None:
@@ -68,9 +76,7 @@ def _adapters(fields: Fields, config: AxolotlConfig, given: Mapping[str, Any]) -
 
     def read(tried: Fields) -> None:
         _ADAPTERS.read(tried, config, config)
-        tried.put("precision.embeddings_dtype", "", Origin("default"))
-        read_dtype_of_rest(tried, config)
-        read_quantization(tried, config)
+        _read_weights(tried, config)
         if tried.get("checkpointing.offload", False):
             read_checkpointing(tried, config)
             read_offloading(tried, config)

@@ -14,6 +14,7 @@ from memlint.formats.axolotl.checks import skips_rule
 from memlint.formats.axolotl.config import AxolotlConfig, config_of
 from memlint.formats.axolotl.issues import axolotl_issues, has_copy
 from memlint.formats.axolotl.keys import FEATURE_KEYS, KEYS, PARALLEL_KEYS, RUN_KEYS
+from memlint.formats.axolotl.loss import read_fused_loss_where_stated
 from memlint.formats.axolotl.model import find_model
 from memlint.formats.axolotl.parallel import UsedSection, apply_engine, apply_launch_file, read_what_starts_fsdp
 from memlint.formats.axolotl.recognise import recognise
@@ -51,6 +52,7 @@ def parse(document: Document, context: Context) -> Parsed:
     FEATURE_KEYS.read(fields, config, config)
     apply_unmodelled_model(fields, config)
     read_what_starts_fsdp(fields, config)
+    read_fused_loss_where_stated(fields, config)
     put_entailed(fields, partial(_entailed, config), "Axolotl 0.19 loaders/adapter.py, loaders/model.py")
     if config.own.flag("inference"):
         _apply_inference(fields)

@@ -105,13 +105,30 @@ _NOT_BESIDE_LIGER = ("precompute_ref_log_probs", "dpo_label_smoothing", "rpo_alp
 
 def _takes_liger_of_dpo(run: Run, config: Mapping[str, Any]) -> bool:
     """Whether the stated release takes it: an older one ignores the key, and says nothing."""
-    origins = [run.origins.get(f"stack.{name}") for name in ("framework_version", "trl")]
-    if not any(origin is not None and origin.is_stated for origin in origins):
-        return False
-    first = _DPO_TAKES_LIGER if run.method.kind == "full" else _DPO_TAKES_LIGER_WITH_ADAPTERS
+    return _is_release_stated(run.origins) and _may_take_liger(config, run.method.kind, run.stack.trl)
+
+
+def _is_release_stated(origins: Mapping[str, Origin]) -> bool:
+    found = [origins.get(f"stack.{name}") for name in ("framework_version", "trl")]
+    return any(origin is not None and origin.is_stated for origin in found)
+
+
+def _may_take_liger(config: Mapping[str, Any], method: Any, trl: tuple[int, ...]) -> bool:
+    first = _DPO_TAKES_LIGER if method == "full" else _DPO_TAKES_LIGER_WITH_ADAPTERS
     losses = config.get("dpo_loss_type") or ["sigmoid"]
-    beside = any(config.get(key) for key in _NOT_BESIDE_LIGER)
-    return run.stack.trl >= first and losses == ["sigmoid"] and not beside
+    return trl >= first and losses == ["sigmoid"] and not any(config.get(key) for key in _NOT_BESIDE_LIGER)
+
+
+def read_fused_loss_where_stated(fields: Fields, config: AxolotlConfig) -> None:
+    """What to state for Liger's loss of DPO where nobody says which release runs."""
+    takes = config.rl == "dpo" and not _has_liger_of_dpo(config) and not _is_release_stated(fields.origins)
+    method, trl = fields.get("method.kind", "full"), fields.get("stack.trl", ())
+    if takes and _may_take_liger(config.section.value, method, trl):
+        source = "trl 1.9 trainer/dpo_trainer.py, use_liger_kernel beside adapters; axolotl 0.19 pins it"
+        fields.put("planning.fused_loss_where_stated", _STATED, Origin("framework", detail=source))
+
+
+_STATED = "`dpo_use_liger_kernel: true`, and the release in the requirements: axolotl>=0.19"
 
 
 def _losses_on(config: Mapping[str, Any], kept: str, plugins: list[Any]) -> list[str]:

@@ -91,11 +91,17 @@ def read_packed_experts(fields: Fields, config: AxolotlConfig) -> None:
 
 
 def write_packed_experts(change: FieldChange) -> Written | None:
-    """Beside weights of few bits, which it needs, and not where adapters are asked for on every linear layer
-    (utils/schemas/config.py:1951), nor for a release without the key."""
+    """Beside weights of few bits, which it needs, and not for a release without the key. Adapters that are asked for on
+    every linear layer are refused beside it (utils/schemas/config.py:1951): their names stand in place of that."""
     few_bits = change.run.model.quantization.method == "bnb"
-    refused = change.section.get("lora_target_linear") or change.run.stack.framework_version < PACKS_SINCE
-    return {"quantize_moe_experts": True} if change.value is True and few_bits and not refused else None
+    if change.value is not True or not few_bits or change.run.stack.framework_version < PACKS_SINCE:
+        return None
+    if not change.section.get("lora_target_linear"):
+        return {"quantize_moe_experts": True}
+    names = change.run.method.targets
+    if not isinstance(names, tuple) or not names or "all-linear" in names:
+        return None
+    return {"quantize_moe_experts": True, "lora_target_linear": None, "lora_target_modules": list(names)}
 
 
 # transformers 5.23.0 integrations/moe.py: `batched_mm` copies the expert's weights for every chosen token, and `eager`

@@ -37,3 +37,6 @@ ALWAYS = (
     Behaviour("rollout.own_process", False, "vllm_rollout_spmd.py: external_launcher"),
     Behaviour("rollout.offloads_until_update", False, f"{_WORKER}, update_actor loads the optimizer before forward"),
 )
+HALF_OPTIMIZER = Behaviour(
+    "planning.half_optimizer", "adamw_anyprecision_bf16", "EasyR1 0.3.3 README.md:90, Hardware Requirements"
+)

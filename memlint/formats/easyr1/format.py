@@ -13,11 +13,12 @@ from memlint.formats.base import Context, Parsed
 from memlint.formats.easyr1 import behaviour
 from memlint.formats.easyr1.config import EasyR1Config, config_of
 from memlint.formats.easyr1.issues import easyr1_issues
-from memlint.formats.easyr1.keys import KEYS
+from memlint.formats.easyr1.keys import KEYS, STRATEGY
 from memlint.formats.easyr1.recognise import NAME, SCHEMA, recognise
 from memlint.formats.fields import Fields
 from memlint.formats.hardware import OTHER_TRAINERS, apply_hardware
 from memlint.formats.keys import read_start
+from memlint.formats.verl.config import has_copy
 from memlint.formats.verl.model import find_model
 from memlint.run import Origin, Run
 from memlint.source.document import Document
@@ -65,6 +66,8 @@ def _fill(fields: Fields, config: EasyR1Config) -> None:
     """Put all fields: the code's own behaviour first, then the keys, in the order of their table."""
     fields.put("stack.framework", NAME, Origin("inferred", detail="by its keys"))
     fields.behave(*behaviour.ALWAYS)
+    if config.written(STRATEGY) is not None or not has_copy(config.context):  # older copies have no other AdamW
+        fields.behave(behaviour.HALF_OPTIMIZER)
     apply_hardware(fields, config.context, unused=OTHER_TRAINERS)
     KEYS.read(fields, config, config)
     read_start(fields, config.own.document, KEYS)

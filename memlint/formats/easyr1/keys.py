@@ -13,11 +13,19 @@ from memlint.formats.verl.keys import LENGTHS
 MODEL = f"{ACTOR}.model"
 
 
+STRATEGY = f"{ACTOR}.optim.strategy"
+
+
 def _write_adapter(change: FieldChange) -> Written | None:
     """`lora.rank` says both that an adapter trains and its rank."""
     if change.field == "method.kind" and change.value != "lora":
         return None
     return {reading.RANK: change.changes.get("method.rank", change.run.method.rank or 16)}
+
+
+def _write_dtype(change: FieldChange) -> Written | None:
+    """One key for what trains and what is loaded: bfloat16 with the AdamW for it (EasyR1 0.3.3 README.md:90)."""
+    return {f"{ACTOR}.fsdp.torch_dtype": "bf16"} if change.value == "bfloat16" else None
 
 
 def _write_targets(change: FieldChange) -> Written | None:
@@ -53,7 +61,7 @@ KEYS = Keys(
         about="The dtype of parameters, gradients and states; fp32 unless said. Computations run in bfloat16.",
         also=("precision.trainable_dtype",),
         read=reading.read_dtype,
-        read_only=True,
+        write=_write_dtype,
     ),
     Key(
         *(reading.RANK, "whole", "method.rank", 0),
@@ -208,7 +216,7 @@ KEYS = Keys(
         read_with=f"{ACTOR}.{EXPERIENCE}",
     ),
     Key(
-        *(f"{ACTOR}.optim.strategy", "word", "optimizer.name", "adamw"),
+        *(STRATEGY, "word", "optimizer.name", "adamw"),
         about="adamw is torch's, fused; adamw_bf16 keeps two moments and a compensation in bfloat16.",
         values={"adamw": "adamw_torch_fused", "adamw_bf16": "adamw_anyprecision_bf16"},
     ),

@@ -78,7 +78,7 @@ def _sharding_edits(
         return None
     wanted = {name: change for name, change in changes.items() if name != "parallelism.engine"}
     third = wanted.get("parallelism.zero.stage") == 3
-    if _refuses_deepspeed(value) or (third and _not_under_zero3(value, run)):
+    if _refuses_deepspeed(value, run, wanted) or (third and _not_under_zero3(value, run)):
         return None
     asks_for_none = "parallelism.engine" in changes and _asks_for_no_half(value, run)
     mode = _mixed_precision_edits(parsed, value) if asks_for_none or (third and value.get("pure_bf16")) else ()
@@ -140,11 +140,13 @@ def _not_under_zero3(value: Mapping[str, Any], run: Run) -> bool:
     return any(value.get(key) for key in refused) or eight or pure
 
 
-def _refuses_deepspeed(value: Mapping[str, Any]) -> bool:
+def _refuses_deepspeed(value: Mapping[str, Any], run: Run, wanted: Mapping[str, Any]) -> bool:
     """DeepSpeed is started as for several GPUs even on one, and there BAdam wants `layer` and ZeRO-3
-    (hparams/parser.py:394-398); what it takes then is not modelled. accelerate would replace an offloaded optimizer by
-    DeepSpeed's Adam (1.15 utils/deepspeed.py:29)."""
-    return bool(value.get("use_badam"))
+    (hparams/parser.py:394-398). accelerate would replace an offloaded optimizer by DeepSpeed's Adam (1.15
+    utils/deepspeed.py:29)."""
+    shards = wanted.get("parallelism.zero.stage", run.parallelism.zero.stage) == 3
+    leaves_states = wanted.get("offload.optimizer", run.offload.optimizer) == "none"
+    return bool(value.get("use_badam")) and not (run.optimizer.badam_mode == "layer" and shards and leaves_states)
 
 
 def _new_section(

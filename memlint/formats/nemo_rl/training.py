@@ -118,6 +118,7 @@ def readings(config: NemoConfig, run: Run) -> tuple[Reading, ...]:
             "with whole layers checkpointed",
             (("checkpointing.by_parts", True), ("checkpointing.reentrant", False)),
             (("checkpointing.mode", "full"),),
+            settled_itself="holds where the release is stated: nemo-rl>=0.6 in the requirements",
         ),
     )
 

@@ -12,12 +12,12 @@ from memlint.formats.openrlhf.keys import KEYS
 from memlint.run import Run
 from memlint.source.document import Path
 
-# What follows from other flags: the accumulation from the batch, adapters' dtype from the model's, DeepSpeed's own keys
+# What follows from other flags: the accumulation from the batch, adapters' dtype from the model's, what DeepSpeed saves
 # from the stage, the reference's forward from the policy's, the log-probabilities' bound from the update's.
 _FOLLOW = (
     *("batch.gradient_accumulation_steps", "method.adapter_dtype", "rollout.reference_micro_batch_size"),
     *("rollout.log_prob_length", "rollout.reference_length", "optimizer.name", "optimizer.engine"),
-    *("offload.optimizer_pinned", "parallelism.engine"),
+    *("offload.optimizer_pinned", "parallelism.engine", "parallelism.zero.gather_16bit_weights_on_model_save"),
 )
 _PARTS = ("sequence.max_new_tokens", "sequence.max_prompt_length")  # of a length that is written as a whole
 
@@ -29,7 +29,7 @@ def openrlhf_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tupl
     path, pointer = place
     found: dict[str, Any] = {}
     for field, value in changes.items():
-        if field in _FOLLOW or _follows_stage(field, changes) or (field in _PARTS and "sequence.length" in changes):
+        if field in _FOLLOW or (field in _PARTS and "sequence.length" in changes):
             continue
         written = KEYS.write(FieldChange(field, value, changes, config, run))
         if written is None:
@@ -38,15 +38,6 @@ def openrlhf_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tupl
     return (
         tuple(_edit(path, (*pointer, _flag(KEYS[name], config, run)), name, value) for name, value in found.items())
         or None
-    )
-
-
-def _follows_stage(field: str, changes: Mapping[str, Any]) -> bool:
-    """DeepSpeed chooses the other options of a stage."""
-    return (
-        field.startswith("parallelism.zero.")
-        and field != "parallelism.zero.stage"
-        and ("parallelism.zero.stage" in changes)
     )
 
 

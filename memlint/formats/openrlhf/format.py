@@ -95,5 +95,6 @@ def _readings(config: OpenRLHFConfig, run: Run) -> tuple[Reading, ...]:
             "with FlashAttention 2",
             ((field, "eager"),),
             ((field, run.attention.implementation),),
+            settled_itself="holds where the release is stated: openrlhf>=0.8.10 in the requirements",
         ),
     )

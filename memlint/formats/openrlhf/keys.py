@@ -332,6 +332,7 @@ _DISTILLATION = (
     ),
     Key(
         *("teacher_offload", "flag", "rollout.offloads_reference", False),
+        can_write=lambda change: change.run.method.stage == "gkd",
         read_with="teacher_model",
         about="Keep the teacher in host memory (ZeRO stage 3).",
     ),
@@ -421,7 +422,7 @@ _REWARDS = (
     Key(
         *("ref.offload", "flag", "rollout.offloads_reference", False),
         older=("ref_offload", "ref_reward_offload"),
-        can_write=lambda change: change.run.parallelism.zero.stage == 3,
+        can_write=lambda change: change.run.method.stage != "gkd" and change.run.parallelism.zero.stage == 3,
         read_with="algo.kl.init_coef",
         about="Keep the reference model in host memory (ZeRO stage 3).",
     ),

@@ -10,7 +10,7 @@ from memlint.formats.fields import Behaviour
 from memlint.run import Entailed, Zero
 
 PLANNING = (
-    Behaviour(  # `--fsdp fsdp2` loads by way of the first rank alone, which 4 bits refuse (arguments/sft_args.py:326)
+    Behaviour(
         "planning.fsdp_by_launch_file",
         "accelerate launch --config_file with FSDP (fsdp_version: 1, fsdp_cpu_ram_efficient_loading: true{offload}) in"
         " front of swift/cli/sft.py, and --bnb_4bit_quant_storage bfloat16",
@@ -51,16 +51,33 @@ def fsdp_preset(value: Any) -> Mapping[str, Any] | None:
     arguments/sft_args.py:285-317); None for another value."""
     if value == "fsdp2":
         return {"fsdp": "full_shard auto_wrap", "fsdp_config": dict(_FSDP2)}
+    read = value if isinstance(value, dict) else _from_json(value)
+    section = read.get("fsdp_config", {}) if read is not None else None
+    if read is None or not isinstance(section, dict):
+        return None
+    return {"fsdp": read.get("fsdp", "full_shard auto_wrap"), "fsdp_config": {"fsdp_version": 2, **section}}
+
+
+def _from_json(value: Any) -> dict[str, Any] | None:
+    """What a text of JSON says; None for another value. A command's JSON is read with its words."""
     if not isinstance(value, str) or not value.lstrip().startswith("{"):
         return None
     try:
-        read = json.loads(value)
+        return dict(json.loads(value))
     except ValueError:
         return None
-    section = read.get("fsdp_config", {})
-    if not isinstance(section, dict):
-        return None
-    return {"fsdp": read.get("fsdp", "full_shard auto_wrap"), "fsdp_config": {"fsdp_version": 2, **section}}
+
+
+FSDP_SINCE = (3, 12)  # examples/train/multi-gpu/fsdp_qlora/train.sh: "for swift>=3.12, you can use --fsdp"
+_OF_4_BITS = {"fsdp_version": 1, "cpu_ram_efficient_loading": True, "state_dict_type": "FULL_STATE_DICT"}
+
+
+def fsdp_of_4_bits(offloads: bool) -> dict[str, Any]:
+    """What `fsdp` says where it shares 4-bit weights: the options of ms-swift's launch file for them (4.6.0
+    examples/train/multi-gpu/fsdp_qlora/fsdp_offload.json). The word `fsdp2` loads by way of the first rank alone,
+    which FSDP2 refuses for 4 bits (accelerate 1.15 utils/fsdp_utils.py, fsdp2_prepare_model)."""
+    words = "full_shard auto_wrap offload" if offloads else "full_shard auto_wrap"
+    return {"fsdp": words, "fsdp_config": dict(_OF_4_BITS)}
 
 
 def shipped_deepspeed(name: str) -> Mapping[str, Any] | None:

@@ -10,7 +10,7 @@ from memlint.findings import Edit
 from memlint.formats.base import Parsed
 from memlint.formats.deepspeed.edits import FOLLOW_DEEPSPEED, deepspeed_edits
 from memlint.formats.keys import FieldChange, Written
-from memlint.formats.swift.behaviour import fsdp_preset, shipped_deepspeed
+from memlint.formats.swift.behaviour import fsdp_of_4_bits, fsdp_preset, shipped_deepspeed
 from memlint.formats.swift.keys import KEYS
 from memlint.formats.trainer.keys import KEYS as TRAINER_KEYS
 from memlint.run import Run
@@ -85,9 +85,10 @@ def _engine_edits(
 ) -> tuple[Edit, ...] | None:
     """The word for one of ms-swift's own files where one says it, else the DeepSpeed file's own keys."""
     config, (path, pointer) = parsed.raw["config"], parsed.raw_places["config"]
-    if run.parallelism.engine == "fsdp":
-        offloaded = _fsdp_in_host_memory(config.get("fsdp"), changes)
-        return (Edit(path, (*pointer, "fsdp"), "set", offloaded),) if offloaded else None
+    if "fsdp" in (run.parallelism.engine, changes.get("parallelism.engine")):
+        said = _fsdp_options(config.get("fsdp"), changes)
+        written = said if parsed.documents[0].syntax == "shell" else json.dumps(said)
+        return None if said is None else (Edit(path, (*pointer, "fsdp"), "set", written),)
     now = config.get("deepspeed")
     is_word = isinstance(now, str) and shipped_deepspeed(now) is not None
     if now is None or is_word:
@@ -97,13 +98,16 @@ def _engine_edits(
     return deepspeed_edits(parsed.raw.get("deepspeed"), place, changes) if place is not None else None
 
 
-def _fsdp_in_host_memory(now: Any, changes: Mapping[str, Any]) -> str:
-    """The JSON that has FSDP's shards in host memory, in place of the word for ms-swift's own file, which has no such
-    twin (4.6.0 config/fsdp2.json, "Add 'offload' to enable CPU offloading"); "" where it cannot be said."""
+def _fsdp_options(now: Any, changes: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The options that share 4-bit weights where `fsdp` says nothing yet, or that have its shards in host memory, in
+    place of the word for ms-swift's own file, which has no such twin (4.6.0 config/fsdp2.json, "Add 'offload' to enable
+    CPU offloading"); None where they cannot be said."""
+    if "parallelism.engine" in changes:
+        return None if now else fsdp_of_4_bits(changes["parallelism.fsdp.cpu_offload"])
     preset = fsdp_preset(now)
     if preset is None or dict(changes) != {"parallelism.fsdp.cpu_offload": True}:
-        return ""
-    return json.dumps({**preset, "fsdp": f"{preset['fsdp']} offload"})
+        return None
+    return {**preset, "fsdp": f"{preset['fsdp']} offload"}
 
 
 def _shipped_config(run: Run, changes: Mapping[str, Any]) -> str:

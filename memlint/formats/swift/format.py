@@ -9,10 +9,10 @@ import memlint.formats.trainer.format as trainer
 from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed
 from memlint.formats.entailed import put_entailed
-from memlint.formats.fields import Fields, as_bool, interpolated, root
+from memlint.formats.fields import Behaviour, Fields, as_bool, interpolated, root
 from memlint.formats.key_releases import put_release
 from memlint.formats.keys import read_start
-from memlint.formats.swift.behaviour import PLANNING, entailed_by_word, shipped_deepspeed
+from memlint.formats.swift.behaviour import FSDP_SINCE, PLANNING, entailed_by_word, shipped_deepspeed
 from memlint.formats.swift.config import SwiftConfig, has_copy
 from memlint.formats.swift.issues import swift_issues
 from memlint.formats.swift.keys import KEYS
@@ -71,6 +71,7 @@ def _read_own_keys(fields: Fields, config: SwiftConfig) -> None:
     fields.behave(*PLANNING)
     KEYS.read(fields, config, config)
     _leave_words_out(fields)
+    _read_what_starts_fsdp(fields, config)
     _put_entailed(fields, config)
     if config.holds_speech and not config.is_megatron:
         fields.infer("model.holds_speech", True, _SPEECH)
@@ -89,6 +90,27 @@ def _read_own_keys(fields: Fields, config: SwiftConfig) -> None:
     if as_bool(config.section.value.get("use_ray")):
         fields.infer("stack.unmodelled", "placement by Ray", "`use_ray`")
         fields.infer("stack.unmodelled_adds", False, "`use_ray`")
+
+
+def _read_what_starts_fsdp(fields: Fields, config: SwiftConfig) -> None:
+    """Whether the file can have FSDP share 4-bit weights: `fsdp` takes JSON, and GRPO and GKD refuse version 1
+    (4.6.0 rlhf_trainers/rollout_mixin.py:110)."""
+    release = fields.get("stack.framework_version", None)
+    older = bool(release) and release < FSDP_SINCE
+    if not (older or config.is_megatron or config.writes_completions):
+        source = "ms-swift 4.6.0 arguments/sft_args.py:284, arguments/base_args/quant_args.py:43"
+        fields.behave(
+            Behaviour("planning.starts_fsdp", 1, source),
+            Behaviour("planning.stores_4_bits_in_half", "asked", source),
+            Behaviour("planning.fsdp_keys", _FSDP_KEYS, source),
+        )
+
+
+# In words, for a plan that an older release of transformers decides.
+_FSDP_KEYS = (
+    '`fsdp: {{"fsdp": "full_shard auto_wrap{offload}", "fsdp_config": {{"fsdp_version": 1,'
+    ' "cpu_ram_efficient_loading": true}}}}`'
+)
 
 
 def _put_entailed(fields: Fields, config: SwiftConfig) -> None:

@@ -360,6 +360,12 @@ def _write_attention(change: FieldChange) -> Written | None:
     return None if word is None else {"attn_impl": word}
 
 
+def _write_targets(change: FieldChange) -> Written | None:
+    """A single name is written as it is: a flag with one value reads as that value."""
+    names = list(change.value) if isinstance(change.value, (tuple, list)) else []
+    return {"target_modules": names[0] if len(names) == 1 else names} if names else None
+
+
 def _write_quantization(change: FieldChange) -> Written | None:
     """bitsandbytes' 4 bits: nf4 and doubly quantised unless the file says otherwise (base_args/quant_args.py:40)."""
     said = any(name.startswith("bnb_4bit") for name in change.section)
@@ -412,6 +418,11 @@ _MODEL = (
     ),
     Key("quant_method", "word", about="What quantises: bnb, hqq, eetq, quanto or fp8."),
     Key(
+        *("bnb_4bit_quant_storage", "word", "model.quantization.storage_dtype"),
+        passes="bnb_4bit_quant_storage",
+        about="The dtype that packed 4-bit weights are stored in. FSDP shards them where it is that of the others.",
+    ),
+    Key(
         *("task_type", "word", "stack.unmodelled", "causal_lm"),
         about="What the model is trained to give: tokens, or one score or one vector for each text.",
         also=("method.drops_language_head",),
@@ -456,6 +467,7 @@ _TUNER = (
         *("target_modules", "words", "method.targets", "all-linear"),
         older=("lora_target_modules",),
         passes="lora_target_modules",
+        write=_write_targets,
         about="The linear layers that get an adapter: all but the head unless said.",
     ),
     Key(

@@ -61,7 +61,8 @@ def _readings(
         if len(runs) > index and runs[index].parallelism.zero.stage == stage:
             label = f"with ZeRO-{stage}{', offloaded' if offloads else ''}"
             changes = differences(run, runs[index], _SECTIONS)
-            yield Reading(REASON, label, label, changes, ((_FIELD, UNKNOWN),))
+            settled = f"give it the DeepSpeed file that it names, {label}"
+            yield Reading(REASON, label, label, changes, ((_FIELD, UNKNOWN),), settled=settled)
 
 
 def _ways(missing: list[str]) -> Iterator[tuple[int, bool]]:

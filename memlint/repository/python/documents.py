@@ -97,7 +97,8 @@ _HAS_OPTIONS = re.compile(
 _ENGINES = ("deepspeed", "fsdp", "fsdp_config")
 _OF_OPTIONS = ("option", "computed")  # where a value comes from that a word of a command may give
 _MODEL, _BATCH = "model_name_or_path", "per_device_train_batch_size"
-_OF_TRAINER = frozenset(row.name for row in TRAINING_ARGUMENTS)
+# `deepspeed` takes a dictionary, too (transformers 5.23 training_args.py).
+_OF_TRAINER = frozenset((*(row.name for row in TRAINING_ARGUMENTS), "deepspeed"))
 
 
 # Every card since 2020 has it, and bfloat16 with it. A card that is named answers for itself.

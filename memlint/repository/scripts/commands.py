@@ -56,6 +56,8 @@ PROGRAMS: Mapping[str, frozenset[str]] = {
     "oumi": frozenset(("train", "distributed")),
     "autotrain": frozenset(("llm",)),  # `autotrain --config FILE` is read by its file
 }
+# The packages of those that are not called as their command.
+_PACKAGES = {"llamafactory-cli": "llamafactory", "lmf": "llamafactory", "megatron": "swift"}
 # The first words of launches, besides Python.
 LAUNCHER_WORDS = frozenset(
     (*PROGRAMS, "torchrun", "accelerate", "accelerate-launch", "deepspeed", "tune", "lightning", "fabric")
@@ -96,10 +98,12 @@ def command(words: Sequence[Word], installed: Mapping[str, str] = {}) -> LaunchC
     installs -> the module that it starts."""
     name = posixpath.basename(words[0].text) if words else ""
     rest = tuple(words[1:])
-    if name in installed:
-        return LaunchCommand("python", (), Word(literal(installed[name])), True, rest)
     second = rest[0].text if rest else ""
-    if name in PROGRAMS and second in PROGRAMS[name]:
+    trains = name in PROGRAMS and second in PROGRAMS[name]
+    is_its_own = installed.get(name, "").partition(".")[0] == _PACKAGES.get(name, name)  # the framework's repository
+    if name in installed and not (trains and is_its_own):
+        return LaunchCommand("python", (), Word(literal(installed[name])), True, rest)
+    if trains:
         return LaunchCommand(name, (), words[0], False, rest[1:], second)
     if name == "accelerate-launch" or (name == "accelerate" and second == "launch"):
         return _launched("accelerate", rest if name == "accelerate-launch" else rest[1:])

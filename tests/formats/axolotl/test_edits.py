@@ -185,7 +185,6 @@ def test_a_plug_in_is_added_to_those_that_are_there() -> None:
         ({**FSDP2, "optimizer": "adamw_torch_8bit"}, {"parallelism.fsdp.cpu_offload": True}),
         (PLAIN, {"method.freeze_vision_tower": True}),  # one key for tower and projector
         ({**SHIPPED, "deepspeed": "deepspeed_configs/zero3.json", "bf16": False, "fp16": True}, BOTH),
-        ({**QLORA, "lora_target_linear": True}, {"model.quantization.experts_on_load": True}),  # config.py:1951
         (LORA, {"model.quantization.experts_on_load": True}),
         ({**FSDP2, "accelerator_config": {"split_batches": True}}, {"parallelism.fsdp.reduces_each_backward": True}),
         (SHIPPED, {"parallelism.zero.stage": 2}),
@@ -194,6 +193,15 @@ def test_a_plug_in_is_added_to_those_that_are_there() -> None:
 )
 def test_what_cannot_be_said(value: Any, changes: dict[str, Any]) -> None:
     assert edits_of(value, changes) is None
+
+
+def test_experts_are_packed_beside_the_names_of_every_linear_layer() -> None:
+    """Axolotl refuses `lora_target_linear` there, and the same layers by name do."""
+    value = {**QLORA, "base_model": "mistralai/Mixtral-8x7B-v0.1", "lora_target_linear": True}
+    before = run_of(after(value, {"batch.micro_batch_size": 3}))
+    run = run_of(after(value, {"model.quantization.experts_on_load": True}))
+    assert run.model.quantization.experts_on_load and run.method.targets == before.method.targets
+    assert len(run.method.targets or ()) > 3
 
 
 def test_a_deepspeed_file_changes_with_the_config() -> None:

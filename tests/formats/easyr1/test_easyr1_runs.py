@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from memlint.architectures import from_config
 from memlint.architectures.model import Resolution
 from memlint.fixes.consequences import consistent
+from memlint.fixes.moves.catalog import half_weights
 from memlint.formats import recognise
 from memlint.formats.easyr1 import format as easyr1
 from memlint.repository.workspace import in_memory
@@ -150,6 +151,11 @@ def test_nothing_is_trained_where_it_validates_alone() -> None:
         {"checkpointing.mode": "none"},
         {"rollout.log_prob_micro_batch_size": 4},
         {"rollout.offloads_optimizer": False},
+        {
+            "model.weights_dtype": "bfloat16",
+            "precision.trainable_dtype": "bfloat16",
+            "optimizer.name": "adamw_anyprecision_bf16",
+        },
     ],
 )
 def test_what_is_written_is_read_back(changes: dict[str, Any]) -> None:
@@ -157,6 +163,16 @@ def test_what_is_written_is_read_back(changes: dict[str, Any]) -> None:
     edits = easyr1.edits(parsed, run_of(parsed), changes)
     again = read(applied(FILE, edits, "train.json"))
     assert {field: get(again, field) for field in changes} == changes
+
+
+def test_training_in_half_precision_is_planned_where_its_optimizer_is_there() -> None:
+    """An older copy of EasyR1 in the repository has none, unless the file names one."""
+    copied = known()._replace(repository=in_memory({"/verl/trainer/main.py": "def main(): ...\n"}).context().repository)
+    cases = ((FILE, known()), (FILE, copied), (changed("worker.actor.optim.strategy", "adamw"), copied))
+    offered = [
+        [step.title for step in half_weights(run_of(easyr1.parse(document(value), around)))] for value, around in cases
+    ]
+    assert [len(titles) for titles in offered] == [1, 0, 1]
 
 
 def test_no_key_no_edit() -> None:

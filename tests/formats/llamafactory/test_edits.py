@@ -56,6 +56,7 @@ SAID: list[tuple[str, dict[str, Any]]] = [
     (FULL + "bf16: true\ndeepspeed: examples/deepspeed/ds_z3_config.json\n", BOTH),
     (FULL + "bf16: true\nfsdp: full_shard auto_wrap\n", {"parallelism.fsdp.cpu_offload": True}),
     (FULL + "bf16: true\n", {"parallelism.zero.stage": 3}),
+    (FULL + "bf16: true\nuse_badam: true\n", {"parallelism.zero.stage": 3, "offload.parameters": "cpu"}),
     (FULL + "bf16: true\n", {"parallelism.zero.stage": 2, "offload.optimizer": "cpu"}),
     (FULL + "bf16: true\ndeepspeed: ds.json\n", {"parallelism.zero.stage": 3}),
     (FULL + "bf16: true\ndeepspeed: ds.json\n", {"offload.optimizer": "cpu", "batch.micro_batch_size": 1}),
@@ -98,6 +99,7 @@ def test_what_is_said_is_read_again(text: str, changes: dict[str, Any]) -> None:
             FULL + "use_badam: true\n",
             {"parallelism.zero.stage": 2, "offload.optimizer": "cpu"},
         ),  # hparams/parser.py:394
+        (FULL + "use_badam: true\nbadam_mode: ratio\n", {"parallelism.zero.stage": 3}),  # hparams/parser.py:395
         (FULL + "use_galore: true\n", {"method.kind": "lora"}),  # finetuning_args.py:616
         (LORA + "quantization_bit: 4\n", {"method.kind": "full"}),
         (FULL + "use_muon: true\n", {"method.kind": "lora", "optimizer.name": "adamw_torch"}),

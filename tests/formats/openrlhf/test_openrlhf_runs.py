@@ -305,6 +305,16 @@ def test_a_ring_brings_packed_samples() -> None:
     assert openrlhf.edits(joined, joined.runs[0], {"parallelism.sequence_parallel_size": 2}) is None
 
 
+def test_the_reference_of_preferences_waits_on_the_host_by_its_own_flag() -> None:
+    """`teacher_offload` is a flag of train_kd alone, and no flag sizes ZeRO's buckets."""
+    command = "deepspeed --module openrlhf.cli.train_dpo --model.model_name_or_path some/model --ds.zero_stage 3"
+    parsed = parsed_of(f"{command} --data.max_len 512\n")
+    (edit,) = openrlhf.edits(parsed, parsed.runs[0], {"rollout.offloads_reference": True}) or ()
+    assert edit.pointer == ("ref.offload",)
+    sized = {"parallelism.zero.stage": 3, "parallelism.zero.reduce_bucket_size": 50_000_000}
+    assert openrlhf.edits(parsed, parsed.runs[0], sized) is None
+
+
 def test_a_switch_that_is_off_is_left_out() -> None:
     parsed = parsed_of(f"python3 -m {PPO} {NEW} --ds.adam_offload\n")
     (edit,) = openrlhf.edits(parsed, parsed.runs[0], {"offload.optimizer": "none"}) or ()

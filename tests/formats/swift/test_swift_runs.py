@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from memlint.architectures import from_config, resolve
 from memlint.architectures.model import Resolution
 from memlint.architectures.stated_size import LEAST
+from memlint.fixes.edits.apply import apply, patches
 from memlint.formats import recognise
 from memlint.formats.swift import format as swift
 from memlint.memory.estimate import estimate
@@ -168,6 +170,28 @@ def test_what_is_written_is_read_back(value: dict[str, Any], changes: dict[str, 
     assert edits
     after = read(applied(value, edits, "train.json"))
     assert {field: get(after, field) for field in changes} == changes
+
+
+FSDP_OF_4_BITS = {"parallelism.engine": "fsdp", "parallelism.fsdp.version": 1, "parallelism.fsdp.cpu_offload": True}
+
+
+def test_a_command_says_its_json_and_a_single_target_as_it_reads_them() -> None:
+    """A file has JSON as text; the words of a command are read as what they say."""
+    command = "NPROC_PER_NODE=2 swift sft --model some/model --dataset d --max_length 512 --tuner_type lora \\\n"
+    command += "    --quant_method bnb --quant_bits 4\n"
+    repository = Repository("/repo", lambda path: None, lambda path, kind: None, lambda name, folder: None, {})
+    (script,) = documents("/repo/run.sh", command, repository)
+    wanted = FSDP_OF_4_BITS | {"model.quantization.storage_dtype": "bfloat16", "method.targets": ("all-linear",)}
+    found = swift.parse(script, known(gpus=2, gpus_per_node=2))
+    edits = swift.edits(found, run_of(found), wanted)
+    assert edits
+    after = launched(apply(script.text, patches(script, edits)))
+    assert {field: get(after, field) for field in wanted} == wanted
+    assert after.parallelism.fsdp.cpu_ram_efficient_loading is True
+
+    in_a_file = swift.parse(document({**SFT, "quant_bits": 4}), known(gpus=2))
+    (said,) = swift.edits(in_a_file, run_of(in_a_file), FSDP_OF_4_BITS) or ()
+    assert json.loads(said.value)["fsdp"] == "full_shard auto_wrap offload"
 
 
 def test_a_key_of_a_file_that_ms_swift_ships_cannot_be_said() -> None:

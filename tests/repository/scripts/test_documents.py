@@ -1590,6 +1590,57 @@ def test_a_key_of_a_command_that_takes_overrides_alone_is_added_as_one(before: s
     assert apply(document.text, patches(document, (edit,))) == f"{start} {after}\n"
 
 
+OVERRIDES_OF_ARRAYS = """\
+MODEL_PATH=${MODEL_PATH:-"Qwen/Qwen2.5-7B"}
+learning_rate=5e-7
+MODEL=(
+    actor_rollout_ref.model.path="${MODEL_PATH}"
+)
+ACTOR=(
+    actor_rollout_ref.actor.optim.lr=${learning_rate}
+    actor_rollout_ref.actor.fsdp_config.param_offload=False
+)
+RAY=(ray_kwargs.ray_init.runtime_env.py_executable="uv -v run")
+python3 -m verl.trainer.main_ppo "${MODEL[@]}" "${ACTOR[@]}" "${RAY[@]}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "behind"),
+    (
+        ("actor_rollout_ref.model.use_shm", 'actor_rollout_ref.model.path="${MODEL_PATH}"'),
+        ("actor_rollout_ref.actor.optim.weight_decay", "actor_rollout_ref.actor.optim.lr=${learning_rate}"),
+        (
+            "actor_rollout_ref.actor.fsdp_config.offload_policy",
+            "actor_rollout_ref.actor.fsdp_config.param_offload=False",
+        ),
+        ("ray_kwargs.ray_init.num_cpus", 'ray_kwargs.ray_init.runtime_env.py_executable="uv -v run"'),
+    ),
+)
+def test_an_override_is_added_behind_the_nearest_one(name: str, behind: str) -> None:
+    """verl's scripts keep overrides in an array for each part, with values in quotes and in variables."""
+    document = one(OVERRIDES_OF_ARRAYS)
+    edit = Edit(document.path, tuple(name.split(".")), "set", 2)
+    changed = apply(document.text, patches(document, (edit,)))
+
+    between = " " if behind.startswith("ray") else "\n    "
+    assert changed == document.text.replace(behind, f"{behind}{between}{name}=2")
+
+
+def test_the_command_of_a_framework_is_read_in_its_own_repository() -> None:
+    """A package of another name that is called the same starts its own module."""
+    setup = "setup(entry_points={'console_scripts': ['swift=PACKAGE.cli.main:cli_main']})\n"
+    script = "swift sft --model a/b --dataset d --max_length 512\n"
+    formats = [
+        document.start.format
+        for package in ("swift", "other")
+        for document in documents(script, files={"setup.py": setup.replace("PACKAGE", package)})
+        if document.start is not None
+    ]
+
+    assert formats[:1] == ["swift"] and "swift" not in formats[1:]
+
+
 def test_the_place_of_a_commands_own_key_is_the_command() -> None:
     script = "tune run --nproc_per_node 2 lora_finetune_single_device --config my.yaml\n"
     found = [item for item in analysed(script, TUNE_FILES).findings if item.rule == "CFG008"]
