@@ -334,7 +334,8 @@ class Loss(NamedTuple):
     compiled: bool = False
     preference: str = ""  # sigmoid, ipo, orpo, simpo, ...
     fallback_reason: str = ""  # why a fused loss in the config has no effect
-    entropy: str = "none"  # with log-probabilities: none, compiled, whole, chunked, recomputed
+    # With log-probabilities: none, compiled, whole, chunked, recomputed. watched: chunked, and of no part in the loss.
+    entropy: str = "none"
     prompt_logits: bool = False  # the logits of the prompts are computed although the loss only uses completions
     scales_logits: bool = False  # the logits are divided by a temperature into a copy
     divides_in_place: bool = False  # fused_ce: the logits are divided by a temperature, 1 or not, in their own memory
@@ -451,6 +452,7 @@ class Fsdp(NamedTuple):
     # FSDP2: embedding, last norm and head are left to the root, whose parameters stay gathered and whose gradients are
     # reduced at the end; accelerate gives them groups of their own.
     root_holds_ends: bool = False
+    embedding_apart: bool = False  # with `root_holds_ends`: an untied embedding has a group of its own
     # The framework itself lets one process of all read the checkpoint, whatever the release of transformers does.
     one_reads: bool = False
 
