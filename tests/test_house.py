@@ -150,6 +150,7 @@ ON_DEMAND = {
     ),
     "formats.verl.format": ("formats.verl.edits",),  # fixes
     "formats.easyr1.format": ("formats.easyr1.edits",),  # fixes
+    "formats.skyrl.format": ("formats.skyrl.edits",),  # fixes
     "formats.nemo_rl.format": ("formats.nemo_rl.edits",),  # fixes
     "formats.torchtune.format": ("formats.torchtune.edits",),  # fixes
     "formats.torchtune.config": ("formats.torchtune.shipped",),  # where a command names a config of torchtune's own

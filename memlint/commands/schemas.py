@@ -16,6 +16,7 @@ ABOUT = {
     "swift": "ms-swift's YAML",
     "verl": "verl's YAML (Hydra)",
     "easyr1": "EasyR1's YAML (OmegaConf)",
+    "skyrl": "SkyRL's YAML and overrides (OmegaConf)",
     "nemo_rl": "NeMo-RL's YAML (OmegaConf)",
     "oumi": "Oumi's YAML (OmegaConf)",
     "autotrain": "AutoTrain's YAML for language models",

@@ -11,7 +11,7 @@ from memlint.source.document import Document
 
 _NAMES = (
     *("llamafactory", "deepspeed", "accelerate", "trainer", "axolotl", "verl", "easyr1", "swift", "openrlhf"),
-    *("megatron", "nemo_rl", "torchtune", "oumi", "autotrain"),
+    *("megatron", "nemo_rl", "torchtune", "oumi", "autotrain", "skyrl"),
 )
 FORMATS = tuple(
     cast("Format", Lazy(f"memlint.formats.{name}.format")) for name in _NAMES

@@ -26,6 +26,7 @@ FRAMEWORKS = {
     "swift",
     "openrlhf",
     "easyr1",
+    "skyrl",
     "nemo_rl",
 }
 

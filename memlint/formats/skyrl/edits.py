@@ -1,0 +1,35 @@
+"""Changes of a run as edits of a SkyRL file, or of a command's overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memlint.findings import Edit
+from memlint.formats.base import Parsed
+from memlint.formats.section_edits import changed_keys, edits_of
+from memlint.formats.skyrl.config import is_older, older_name
+from memlint.formats.skyrl.keys import KEYS
+from memlint.formats.verl.edits import overrides
+from memlint.run import Run
+
+# What follows from other keys: the accumulation from the mini-batch, the length from prompt and answer.
+_FOLLOW = ("batch.gradient_accumulation_steps", "sequence.length", "method.adapter_dtype") + (
+    "rollout.sleep_level",
+    "rollout.sync_bucket_bytes",
+    "method.value_model.micro_batch_size",
+)
+
+
+def skyrl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+    config, place = parsed.raw.get("config"), parsed.raw_places.get("config")
+    if not isinstance(config, dict) or place is None:
+        return None
+    wanted = {field: value for field, value in changes.items() if field not in _FOLLOW}
+    new_values = changed_keys(KEYS, config, run, wanted)
+    if not new_values:
+        return None
+    document = parsed.documents[0]
+    if is_older(document):
+        new_values = {older_name(name): value for name, value in new_values.items()}
+    return edits_of(config, place, new_values) if document.start is None else overrides(place, new_values)
