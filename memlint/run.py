@@ -304,6 +304,8 @@ class Checkpointing(NamedTuple):
     # Under Unsloth checkpoints are offloaded to host memory, whatever the file says (LLaMA-Factory 0.9.5
     # model/model_utils/unsloth.py:77, `use_gradient_checkpointing="unsloth"`).
     unsloth_offloads: bool = False
+    # selective: the results that a recomputed layer keeps: names of projections, and "attention"; (): not known.
+    keeps: tuple[str, ...] = ()
     # The norms, the attention and the MLP of a layer are checkpointed one by one, so that each keeps its own input.
     by_parts: bool = False
     mlp_tiles: int = 0  # MLPs run in up to this many slices of the sequence, recomputed in the backward; 0: whole
@@ -549,6 +551,8 @@ class Stack(NamedTuple):
     compile: bool = False
     unmodelled: str = ""  # a feature whose memory is not modelled, and its effect, in words
     unmodelled_adds: bool = False  # that feature does not reduce weights, gradients and optimizer states
+    # The layers are the framework's own code: what transformers' keep is the most, with fused norms the least.
+    own_layers: bool = False
     expert_kernel: str = ""  # the kernel for stacked experts that replaces transformers' own code: scattermoe
     linear_attention: str = ""  # kernels installed: torch (none), fla (the gated delta rule), kernels (Mamba 2 too)
 
