@@ -75,6 +75,9 @@ COVERED = {
         *("formats.skyrl.behaviour", "formats.skyrl.config", "formats.skyrl.format", "formats.skyrl.keys"),
         *("formats.skyrl.reading", "formats.skyrl.refused", "formats.skyrl.roles"),
     ),
+    "tests/formats/torchtitan/test_torchtitan_runs.py": (
+        *("formats.torchtitan.format", "formats.torchtitan.keys", "formats.torchtitan.reading"),
+    ),
     "tests/formats/nemo_rl/test_nemo_rl_runs.py": (
         *("formats.nemo_rl.batches", "formats.nemo_rl.config", "formats.nemo_rl.format", "formats.nemo_rl.issues"),
         *("formats.nemo_rl.keys", "formats.nemo_rl.megatron", "formats.nemo_rl.placement", "formats.nemo_rl.recognise"),
