@@ -7,7 +7,7 @@ from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.base import Parsed
-from memlint.formats.section_edits import changed_keys, edits_of
+from memlint.formats.section_edits import edits_of, new_values
 from memlint.formats.skyrl.config import is_older, older_name
 from memlint.formats.skyrl.keys import KEYS
 from memlint.formats.verl.edits import overrides
@@ -22,14 +22,10 @@ _FOLLOW = ("batch.gradient_accumulation_steps", "sequence.length", "method.adapt
 
 
 def skyrl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    config, place = parsed.raw.get("config"), parsed.raw_places.get("config")
-    if not isinstance(config, dict) or place is None:
-        return None
-    wanted = {field: value for field, value in changes.items() if field not in _FOLLOW}
-    new_values = changed_keys(KEYS, config, run, wanted)
-    if not new_values:
+    found = new_values(KEYS, parsed, run, changes, _FOLLOW)
+    if found is None:
         return None
     document = parsed.documents[0]
     if is_older(document):
-        new_values = {older_name(name): value for name, value in new_values.items()}
-    return edits_of(config, place, new_values) if document.start is None else overrides(place, new_values)
+        found = found._replace(values={older_name(name): value for name, value in found.values.items()})
+    return edits_of(*found) if document.start is None else overrides(found.place, found.values)

@@ -7,7 +7,7 @@ from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.base import Parsed
-from memlint.formats.section_edits import changed_keys, edits_of
+from memlint.formats.section_edits import edits_of, new_values
 from memlint.formats.torchtitan.keys import KEYS
 from memlint.run import Run
 
@@ -16,12 +16,8 @@ _FOLLOW = ("batch.gradient_accumulation_steps",)
 
 
 def titan_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    config, place = parsed.raw.get("config"), parsed.raw_places.get("config")
-    if not isinstance(config, dict) or place is None:
+    found = new_values(KEYS, parsed, run, changes, _FOLLOW)
+    if found is None:
         return None
-    wanted = {field: value for field, value in changes.items() if field not in _FOLLOW}
-    new_values = changed_keys(KEYS, config, run, wanted)
-    if not new_values:
-        return None
-    spelled = {KEYS[name].spelling_in(config) or name: value for name, value in new_values.items()}
-    return edits_of(config, place, spelled)
+    spelled = {KEYS[name].spelling_in(found.config) or name: value for name, value in found.values.items()}
+    return edits_of(found.config, found.place, spelled)
