@@ -304,6 +304,8 @@ class Checkpointing(NamedTuple):
     # Under Unsloth checkpoints are offloaded to host memory, whatever the file says (LLaMA-Factory 0.9.5
     # model/model_utils/unsloth.py:77, `use_gradient_checkpointing="unsloth"`).
     unsloth_offloads: bool = False
+    # selective: the results that a recomputed layer keeps: names of projections, and "attention"; (): not known.
+    keeps: tuple[str, ...] = ()
     # The norms, the attention and the MLP of a layer are checkpointed one by one, so that each keeps its own input.
     by_parts: bool = False
     mlp_tiles: int = 0  # MLPs run in up to this many slices of the sequence, recomputed in the backward; 0: whole
@@ -334,7 +336,8 @@ class Loss(NamedTuple):
     compiled: bool = False
     preference: str = ""  # sigmoid, ipo, orpo, simpo, ...
     fallback_reason: str = ""  # why a fused loss in the config has no effect
-    entropy: str = "none"  # with log-probabilities: none, compiled, whole, chunked, recomputed
+    # With log-probabilities: none, compiled, whole, chunked, recomputed. watched: chunked, and of no part in the loss.
+    entropy: str = "none"
     prompt_logits: bool = False  # the logits of the prompts are computed although the loss only uses completions
     scales_logits: bool = False  # the logits are divided by a temperature into a copy
     divides_in_place: bool = False  # fused_ce: the logits are divided by a temperature, 1 or not, in their own memory
@@ -451,6 +454,7 @@ class Fsdp(NamedTuple):
     # FSDP2: embedding, last norm and head are left to the root, whose parameters stay gathered and whose gradients are
     # reduced at the end; accelerate gives them groups of their own.
     root_holds_ends: bool = False
+    embedding_apart: bool = False  # with `root_holds_ends`: an untied embedding has a group of its own
     # The framework itself lets one process of all read the checkpoint, whatever the release of transformers does.
     one_reads: bool = False
 
@@ -547,6 +551,8 @@ class Stack(NamedTuple):
     compile: bool = False
     unmodelled: str = ""  # a feature whose memory is not modelled, and its effect, in words
     unmodelled_adds: bool = False  # that feature does not reduce weights, gradients and optimizer states
+    # The layers are the framework's own code: what transformers' keep is the most, with fused norms the least.
+    own_layers: bool = False
     expert_kernel: str = ""  # the kernel for stacked experts that replaces transformers' own code: scattermoe
     linear_attention: str = ""  # kernels installed: torch (none), fla (the gated delta rule), kernels (Mamba 2 too)
 

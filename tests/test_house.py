@@ -135,7 +135,11 @@ ON_DEMAND = {
     # for folders, and --statistics; for terminals; for runs without a figure
     "report.text": ("report.overview", "report.wrap", "report.changes", "report.unknowns"),
     "report.table": ("report.wrap",),  # for terminals
-    "fixes.edits.apply": ("fixes.edits.shell", "fixes.edits.python"),  # where a fix changes a script
+    "fixes.edits.apply": (
+        "fixes.edits.toml",
+        "fixes.edits.shell",
+        "fixes.edits.python",
+    ),  # where a fix changes a script
     "source.load": ("source.json", "source.toml"),  # most configs are YAML
     "source.yaml": ("source.messages",),  # where a file is no YAML
     "repository.launch.apply": ("formats.engine_files",),  # where a command names a file
@@ -152,6 +156,8 @@ ON_DEMAND = {
     ),
     "formats.verl.format": ("formats.verl.edits",),  # fixes
     "formats.easyr1.format": ("formats.easyr1.edits",),  # fixes
+    "formats.skyrl.format": ("formats.skyrl.edits",),  # fixes
+    "formats.torchtitan.format": ("formats.torchtitan.edits",),  # fixes
     "formats.nemo_rl.format": ("formats.nemo_rl.edits",),  # fixes
     "formats.torchtune.format": ("formats.torchtune.edits",),  # fixes
     "formats.torchtune.config": ("formats.torchtune.shipped",),  # where a command names a config of torchtune's own

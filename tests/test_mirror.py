@@ -71,6 +71,13 @@ COVERED = {
     "tests/formats/easyr1/test_easyr1_runs.py": (
         *("formats.easyr1.format", "formats.easyr1.keys", "formats.easyr1.reading"),
     ),
+    "tests/formats/skyrl/test_skyrl_runs.py": (
+        *("formats.skyrl.behaviour", "formats.skyrl.config", "formats.skyrl.format", "formats.skyrl.keys"),
+        *("formats.skyrl.reading", "formats.skyrl.refused", "formats.skyrl.roles"),
+    ),
+    "tests/formats/torchtitan/test_torchtitan_runs.py": (
+        *("formats.torchtitan.format", "formats.torchtitan.keys", "formats.torchtitan.reading"),
+    ),
     "tests/formats/nemo_rl/test_nemo_rl_runs.py": (
         *("formats.nemo_rl.batches", "formats.nemo_rl.config", "formats.nemo_rl.format", "formats.nemo_rl.issues"),
         *("formats.nemo_rl.keys", "formats.nemo_rl.megatron", "formats.nemo_rl.placement", "formats.nemo_rl.recognise"),

@@ -10,16 +10,14 @@ dataclasses (oumi 0.9 core/configs/base_config.py, from_yaml).
 
 from __future__ import annotations
 
-import ast
 import sys
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from dataclass_schema import Dataclasses, merge
 from schema_parts import Schema, write
 
 ROOT = "TrainingConfig"
-TYPES = {"int": "integer", "float": "number", "str": "string", "bool": "boolean", "Path": "string"}
-LIMITS: Mapping[str, Schema] = {
+LIMITS: dict[str, Schema] = {
     "per_device_train_batch_size": {"minimum": 1},
     "per_device_eval_batch_size": {"minimum": 1},
     "gradient_accumulation_steps": {"minimum": 1},
@@ -37,8 +35,7 @@ def main(*folders: Path) -> None:
     root: Schema = {}
     for folder in folders:
         paths = sorted((folder / "oumi/core/configs").rglob("*.py"))
-        classes = {node.name: node for path in paths for node in _classes(path.read_text(encoding="utf-8"))}
-        _merge(root, section(classes, ROOT))
+        merge(root, Dataclasses(paths, LIMITS, is_closed=True, texts=("number", "boolean")).section(ROOT))
     frame: Schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Oumi: training",
@@ -46,82 +43,6 @@ def main(*folders: Path) -> None:
         **root,
     }
     write("oumi.json", frame)
-
-
-def _classes(source: str) -> Iterator[ast.ClassDef]:
-    return (node for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
-
-
-def section(classes: Mapping[str, ast.ClassDef], name: str) -> Schema:
-    properties: dict[str, Schema] = {}
-    for field in classes[name].body:
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-            properties[field.target.id] = _field(classes, field.target.id, field)
-    return {"type": "object", "properties": properties, "additionalProperties": False}
-
-
-def _field(classes: Mapping[str, ast.ClassDef], name: str, field: ast.AnnAssign) -> Schema:
-    parts = [_part(classes, part.strip()) for part in _alternatives(ast.unparse(field.annotation))]
-    kinds = [kind for part in parts for kind in part.pop("types")]
-    if kinds[:1] == ["string"]:  # a text: `run_name: 2026` is one, too
-        kinds = ["string", "number", "boolean", *kinds[1:]]
-    found: Schema = {"type": [*dict.fromkeys(kinds)]} if kinds else {}
-    for part in parts:
-        found.update(part)
-    if name in LIMITS and "enum" in LIMITS[name]:
-        return dict(LIMITS[name])
-    found.update(LIMITS.get(name, {}))
-    if "enum" in found:
-        found = {"enum": [*found["enum"], *([None] if "null" in kinds else ())]}
-    if isinstance(field.value, ast.Constant) and field.value.value is not None:
-        found["default"] = field.value.value
-    return found
-
-
-def _alternatives(annotation: str) -> list[str]:
-    """The types of `X | Y` and `Optional[X]`, "None" among them."""
-    if annotation.startswith("Optional["):
-        return [annotation.removeprefix("Optional[").removesuffix("]"), "None"]
-    if "[" not in annotation:
-        return annotation.split("|")
-    inner = annotation.removesuffix(" | None")
-    return [inner, "None"] if inner != annotation else [inner]
-
-
-def _part(classes: Mapping[str, ast.ClassDef], name: str) -> Schema:
-    """The schema of one type, with its `types` apart."""
-    head, _, inside = name.partition("[")
-    if head in ("list", "List"):
-        item = _part(classes, inside.removesuffix("]"))
-        kinds = item.pop("types")
-        return {"types": ["array"], "items": {**({"type": kinds} if kinds else {}), **item}}
-    if head in ("dict", "Dict"):
-        return {"types": ["object"]}
-    if head in classes:
-        if any(ast.unparse(base).endswith("Enum") for base in classes[head].bases):
-            return {"types": [], "enum": list(dict.fromkeys(_members(classes[head])))}
-        return {"types": ["object"], **{key: one for key, one in section(classes, head).items() if key != "type"}}
-    if head == "None":
-        return {"types": ["null"]}
-    kind = TYPES.get(head)
-    return {"types": ["string"] if kind == "string" else [kind, "string"] if kind else []}
-
-
-def _members(enumeration: ast.ClassDef) -> Iterator[str]:
-    lines = [line for line in enumeration.body if isinstance(line, ast.Assign)]
-    yield from (line.targets[0].id for line in lines if isinstance(line.targets[0], ast.Name))
-    if any(ast.unparse(base) == "str" for base in enumeration.bases):
-        yield from (ast.literal_eval(line.value) for line in lines)
-
-
-def _merge(older: Schema, newer: Schema) -> None:
-    """Put what a newer release has into the schema of the older ones."""
-    for key, value in newer.items():
-        if key == "properties":
-            for name, one in value.items():
-                _merge(older.setdefault("properties", {}).setdefault(name, {}), one)
-        else:
-            older[key] = value
 
 
 if __name__ == "__main__":

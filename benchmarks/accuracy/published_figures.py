@@ -1,6 +1,6 @@
-"""Figures that maintainers of ms-swift, Unsloth, verl, TRL, PEFT, transformers, Axolotl, OpenRLHF, torchtune and Qwen
-published, of GLM-4 and fms-acceleration, and users of TRL and transformers' examples, beside memlint's interval for the
-same settings.
+"""Figures that maintainers of ms-swift, Unsloth, verl, TRL, PEFT, transformers, Axolotl, OpenRLHF, torchtune, Qwen and
+TorchTitan published, of GLM-4 and fms-acceleration, and users of TRL and transformers' examples, beside memlint's
+interval for the same settings.
 
     python benchmarks/accuracy/published_figures.py          counts, and what lies outside
     python benchmarks/accuracy/published_figures.py --all    every row
@@ -20,7 +20,8 @@ Rows of Axolotl have `steps`: it resets PyTorch's peaks after loading (utils/ben
 steps, which may need less.
 
 Rows with `ran_on_gib` name the cards that the authors ran on: verl's table of the least hardware for a model (commit
-2239fd0ff, docs/perf/device_tuning.rst), examples of ms-swift and OpenRLHF. Their interval must begin below the card.
+2239fd0ff, docs/perf/device_tuning.rst), examples of ms-swift and OpenRLHF, TorchTitan's first tables. Their interval
+must begin below the card.
 
 `lengths: vary` marks peaks of what PyTorch reserved, or of the card, over samples of many lengths. The allocator keeps
 blocks of other lengths until the card is full: replayed over the lengths of such a data set it reserves 27 GiB where
@@ -55,6 +56,7 @@ FIGURES = Path(__file__).resolve().parents[1] / "data" / "published_figures.json
 CARD = "H200"  # larger than any figure, so that no interval is cut at the card
 SCRIPT = "train.sh"  # where a row is a command
 PROGRAM = "train.py"  # where it is what a Python script calls
+TOML = "train.toml"  # where it is TorchTitan's
 ROUNDING = 0.5  # GiB: most comments have whole GiB
 
 
@@ -72,7 +74,7 @@ def figures() -> Iterator[tuple[dict[str, Any], Estimate]]:
 
 
 def _estimate(row: dict[str, Any]) -> Estimate:
-    main = next(name for name in (MAIN, SCRIPT, PROGRAM) if name in row["files"])
+    main = next(name for name in (MAIN, SCRIPT, PROGRAM, TOML) if name in row["files"])
     return analyser_of(row, {}, Engine(())).analyse(main, fixes=False).analyses[0].estimates[0]
 
 

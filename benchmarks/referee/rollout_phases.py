@@ -3,6 +3,7 @@
     python benchmarks/referee/rollout_phases.py            the cases that the closed form was made with
     python benchmarks/referee/rollout_phases.py --others   60 cases of other models, lengths and checkpointing
     python benchmarks/referee/rollout_phases.py --padded   padded sequences, as verl's actor and its engine read them
+    python benchmarks/referee/rollout_phases.py --skyrl    SkyRL's loss, which holds the logits and watches the entropy
     python benchmarks/referee/rollout_phases.py --write    the same, written to benchmarks/data/rollout_phases.jsonl
 
 Each case is a small model, a micro-batch and an entropy: log-probabilities without gradients as verl 0.9.1 computes
@@ -108,6 +109,36 @@ def padded() -> Iterator[dict[str, Any]]:
         yield {"config_class": kind, "config": config, "B": rows, "S": 1024, "entropy": entropy, "padded": reads}
 
 
+def skyrl() -> Iterator[dict[str, Any]]:
+    """Sequences that are joined, and padded ones."""
+    sizes = ((1, 700), (1, 1500), (1, 4096), (3, 1536))
+    for (kind, model), (rows, length) in itertools.product((*MODELS, *OTHERS), sizes):
+        config = {**SHAPE, **LAYERS, **model, "architectures": None}
+        yield {"config_class": kind, "config": config, "B": rows, "S": length, "entropy": "watched", "held": True}
+
+
+_SKYRL_ROWS = 1024
+
+
+def _held_loss(model: Any, ids: torch.Tensor, entropy: str) -> tuple[torch.Tensor, Any]:
+    """SkyRL 0.3.0 skyrl/backends/skyrl_train/workers/model_wrapper.py, forward, and utils/torch_utils.py,
+    chunked_entropy_from_logits; `entropy`: none in the forward before the update."""
+    with precision.autocast(torch.bfloat16):
+        output = model(input_ids=ids, use_cache=False)
+        logits = output["logits"]
+        logits.div_(1.0)
+        found: torch.Tensor = InPlaceCrossEntropy.apply(logits.reshape(-1, logits.shape[-1]))
+        if entropy == "none":
+            return found, output
+        with torch.no_grad():
+            values = torch.zeros(logits.shape[:2], dtype=logits.dtype, device=logits.device)
+            for start in range(0, logits.shape[1], _SKYRL_ROWS):
+                scores = torch.nn.functional.log_softmax(logits[:, start : start + _SKYRL_ROWS], dim=-1)
+                chunk = scores.exp()
+                values[:, start : start + _SKYRL_ROWS] = -(chunk * scores).sum(-1)
+    return found, output
+
+
 class _Joined(torch.autograd.Function):  # type: ignore[misc]
     """`torch.cat(torch.nested.narrow(logits, 1, starts, lengths, layout=torch.jagged).unbind())`: on real tensors its
     node keeps the padded logits, and their gradient is a new tensor. Fake tensors have no lengths to narrow by."""
@@ -184,6 +215,17 @@ def simulated(case: dict[str, Any]) -> dict[str, int]:
         (model,) = models
         model.eval()
         tracker.begin("log_probabilities")
+        if case.get("held"):
+            with torch.no_grad():
+                _held_loss(model, ids, "none")
+            checkpoints.enable(model, checkpoints.Kind(False, False, False), tracker)
+            model.train()
+            tracker.begin("forward")
+            loss, output = _held_loss(model, ids, case["entropy"])
+            tracker.begin("backward")
+            loss.backward()
+            del output
+            return
         with torch.no_grad():
             _padded_loss(model, ids, case) if "padded" in case else _loss(model, ids, case["entropy"])
         if case["entropy"] == "chunked":
@@ -220,13 +262,14 @@ def predicted(case: dict[str, Any]) -> dict[str, int]:
             divergence="likeliest" if case.get("teacher_words") else "",
             prompt_logits=True,
             entropy=case["entropy"],
-            chunk_tokens=2048,
+            chunk_tokens=_SKYRL_ROWS * rows if case.get("held") else 2048,
+            keeps_logits=case.get("held", False),
             upcast_logits=False,
             scores_completions=case.get("padded") == "actor",
             joins_logits=case.get("padded", "actor") != "actor",
-            divides_in_place=case.get("padded", "engine") != "engine",
+            divides_in_place=case.get("padded", "engine") != "engine" or case.get("held", False),
         ),
-        rollout=Rollout("vllm", log_prob_micro_batch_size=rows, log_prob_entropy=case["entropy"]),
+        rollout=Rollout("vllm", log_prob_micro_batch_size=rows, log_prob_entropy=_before(case)),
         optimizer=Optimizer("sgd"),
         parallelism=Parallelism(1, 1, 1),
     )
@@ -234,13 +277,19 @@ def predicted(case: dict[str, Any]) -> dict[str, int]:
     return {name: one.allocated_bytes - one.components["weights"] for name, one in found.items()}
 
 
+def _before(case: dict[str, Any]) -> str:
+    """The entropy of the forward before the update."""
+    return "none" if case.get("held") else str(case["entropy"])
+
+
 def main() -> int:
     arguments = parser(__doc__)
+    arguments.add_argument("--skyrl", action="store_true", help="SkyRL's loss")
     arguments.add_argument("--write", action="store_true", help="write the simulated figures")
     arguments.add_argument("--padded", action="store_true", help="padded sequences, as verl reads them")
     arguments.add_argument("--others", action="store_true", help="models and settings that the closed form never saw")
     asked = arguments.parse_args()
-    chosen = next((name for name in ("others", "padded") if getattr(asked, name)), "")
+    chosen = next((name for name in ("others", "padded", "skyrl") if getattr(asked, name)), "")
     figures = compare(_CHOSEN[chosen](), simulated, predicted, _title)
     if asked.write:
         target = DATA.with_name(f"rollout_phases_{chosen}.jsonl") if chosen else DATA
@@ -253,7 +302,7 @@ def _title(case: dict[str, Any]) -> str:
     return f"{case['config_class']:14} {case['B']}x{case['S']:<5} {words:10} {case.get('padded', '')}"
 
 
-_CHOSEN = {"": cases, "others": others, "padded": padded}
+_CHOSEN = {"": cases, "others": others, "padded": padded, "skyrl": skyrl}
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ ABOUT = {
     "swift": "ms-swift's YAML",
     "verl": "verl's YAML (Hydra)",
     "easyr1": "EasyR1's YAML (OmegaConf)",
+    "torchtitan": "TorchTitan's TOML (0.1, 0.2)",
+    "skyrl": "SkyRL's YAML and overrides (OmegaConf)",
     "nemo_rl": "NeMo-RL's YAML (OmegaConf)",
     "oumi": "Oumi's YAML (OmegaConf)",
     "autotrain": "AutoTrain's YAML for language models",

@@ -11,11 +11,18 @@ from memlint.source.document import Document
 
 _NAMES = (
     *("llamafactory", "deepspeed", "accelerate", "trainer", "axolotl", "verl", "easyr1", "swift", "openrlhf"),
-    *("megatron", "nemo_rl", "torchtune", "oumi", "autotrain"),
+    *("megatron", "nemo_rl", "torchtune", "oumi", "autotrain", "skyrl"),
 )
-FORMATS = tuple(
-    cast("Format", Lazy(f"memlint.formats.{name}.format")) for name in _NAMES
-)  # imported as files need them
+_OF_TOML = ("torchtitan",)
+
+
+def _formats(*names: str) -> tuple[Format, ...]:
+    """The formats, each imported as files need it."""
+    return tuple(cast("Format", Lazy(f"memlint.formats.{name}.format")) for name in names)
+
+
+_TOML_FORMATS, _OTHERS = _formats(*_OF_TOML), _formats(*_NAMES)
+FORMATS = (*_OTHERS, *_TOML_FORMATS)
 
 
 def every() -> tuple[Format, ...]:
@@ -29,12 +36,11 @@ _RANK = {"certain": 3, "likely": 2, "unsure": 1, "no": 0}
 def recognise(document: Document) -> tuple[Format, Recognition] | None:
     """The format that claims `document` most firmly (the first of equals), judged by its keys alone.
 
-    None for TOML, which no framework reads by itself.
+    TOML is asked of the formats that have it, and of no others.
     """
-    if document.syntax == "toml":
-        return None
+    candidates = _TOML_FORMATS if document.syntax == "toml" else (*_OTHERS, *extensions.formats)
     best: tuple[Format, Recognition] | None = None
-    for candidate in every():
+    for candidate in candidates:
         recognition = candidate.recognise(document)
         if _RANK[recognition.confidence] > (_RANK[best[1].confidence] if best else 0):
             best = (candidate, recognition)

@@ -17,6 +17,13 @@ Read = Callable[[Document], Fields]
 _OF_PLANS = ("method.rank", "method.alpha", "method.targets", "planning.entails")
 _DEFAULTS = Run("", "")
 
+# What the frameworks that quantise with bitsandbytes' 4 bits make of the base.
+QUANTIZED: Mapping[str, Any] = {
+    "model.quantization.method": "bnb",
+    "model.quantization.bits": 4,
+    "model.quantization.kind": "nf4",
+}
+
 
 def follows(
     document: Document, fields: Fields, read: Read, given: Mapping[str, Any], keys: Mapping[str, Any]

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.findings import Edit
+from memlint.formats.base import Parsed
 from memlint.formats.fields import value_at
 from memlint.formats.keys import FieldChange, Keys
 from memlint.formats.section_keys import path_of
 from memlint.run import Run
 from memlint.source.document import Path
+
+
+class NewValues(NamedTuple):
+    """Dotted keys with their new values, for the mapping `config`, which stands at `place`."""
+
+    config: Mapping[str, Any]
+    place: tuple[str, Path]
+    values: Mapping[str, Any]
+
+
+def new_values(
+    keys: Keys, parsed: Parsed, run: Run, changes: Mapping[str, Any], follow: Collection[str]
+) -> NewValues | None:
+    """What a format has to say in its file for `changes`, but for those that follow from others; None: it cannot."""
+    config, place = parsed.raw.get("config"), parsed.raw_places.get("config")
+    if not isinstance(config, dict) or place is None:
+        return None
+    wanted = {field: value for field, value in changes.items() if field not in follow}
+    found = changed_keys(keys, config, run, wanted)
+    return NewValues(config, place, found) if found else None
 
 
 def changed_keys(keys: Keys, section: Mapping[str, Any], run: Run, changes: Mapping[str, Any]) -> dict[str, Any] | None:

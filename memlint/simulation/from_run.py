@@ -215,6 +215,7 @@ def _sharding(run: Run) -> Sharding:
         fsdp.reshard_after_forward,
         reduces_last=run.batch.gradient_accumulation_steps not in (1, UNKNOWN) and not fsdp.reduces_each_backward,
         root_holds_ends=fsdp.root_holds_ends,
+        embedding_apart=fsdp.embedding_apart,
     )
 
 

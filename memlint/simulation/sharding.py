@@ -25,7 +25,8 @@ class Sharding(NamedTuple):
 
     `replicates`: every rank has the whole model (DDP). `reduces_last`: of accumulated micro-batches only the last one
     reduces gradients, which are whole on each rank until then (accelerate 1.15 accelerator.py, `no_sync`).
-    `root_holds_ends`: only decoder layers and the model are sharded, in place of accelerate's groups.
+    `root_holds_ends`: only decoder layers and the model are sharded, in place of accelerate's groups; with
+    `embedding_apart` an untied embedding as well.
     """
 
     ranks: int = 1
@@ -35,6 +36,7 @@ class Sharding(NamedTuple):
     replicates: bool = False
     reduces_last: bool = False
     root_holds_ends: bool = False
+    embedding_apart: bool = False
 
 
 @contextmanager
@@ -92,7 +94,8 @@ def shard(model: Any, sharding: Sharding, mesh: Any) -> None:
         param_dtype=build.DTYPES.get(sharding.param_dtype), reduce_dtype=build.DTYPES.get(sharding.reduce_dtype)
     )
     options: dict[str, Any] = {"mesh": mesh, "mp_policy": policy}
-    for group in decoder_layers(model) if sharding.root_holds_ends else _resharded(model):
+    layers_alone = sharding.root_holds_ends and not sharding.embedding_apart
+    for group in decoder_layers(model) if layers_alone else _resharded(model):
         fully_shard(group, **options, reshard_after_forward=sharding.reshard_after_forward)
     if not sharding.root_holds_ends:
         fully_shard(_tail(model), **options, reshard_after_forward=False)

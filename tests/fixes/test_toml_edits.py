@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlint.findings import Edit
-from memlint.fixes.edits.apply import apply
+from memlint.fixes.edits.apply import apply, patches
 from memlint.fixes.edits.text import CannotEdit
 from memlint.fixes.edits.toml import place
 from memlint.source import load
@@ -52,6 +52,19 @@ def test_one_line_changes(path: Path, value: object, old: str, new: str) -> None
 def test_what_has_no_line_of_its_own_is_refused(path: Path) -> None:
     with pytest.raises(CannotEdit):
         edited(TEXT, path, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "lead"), [("", ""), ("a = 1", "a = 1\n\n"), ("a = 1\n", "a = 1\n\n"), ("a = 1\n\n", "a = 1\n\n")]
+)
+def test_a_new_table_stands_at_the_end(text: str, lead: str) -> None:
+    assert edited(text, ("train",), {"bf16": True, "two words": 3}) == f'{lead}[train]\nbf16 = true\n"two words" = 3\n'
+
+
+def test_a_file_that_is_checked_by_itself_is_edited_too() -> None:
+    (document,) = load(TEXT.encode(), "a.toml")
+    found = patches(document, (Edit("a.toml", ("model", "lora", "r"), "set", 16),))
+    assert apply(TEXT, found) == TEXT.replace("r = 8", "r = 16")
 
 
 def test_a_table_without_keys_gets_one_behind_its_header() -> None:

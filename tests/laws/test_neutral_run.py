@@ -26,6 +26,8 @@ FRAMEWORKS = {
     "swift",
     "openrlhf",
     "easyr1",
+    "skyrl",
+    "torchtitan",
     "nemo_rl",
 }
 

@@ -11,7 +11,12 @@ import pytest
 from benchmarks.referee.rollout_phases import predicted
 
 DATA = Path(__file__).resolve().parents[2] / "benchmarks" / "data"
-FILES = ("rollout_phases.jsonl", "rollout_phases_others.jsonl", "rollout_phases_padded.jsonl")
+FILES = (
+    "rollout_phases.jsonl",
+    "rollout_phases_others.jsonl",
+    "rollout_phases_padded.jsonl",
+    "rollout_phases_skyrl.jsonl",
+)
 
 
 def rows(name: str) -> list[dict[str, Any]]:

@@ -120,6 +120,10 @@ def _placed(document: Document, edit: Edit) -> Patch:
         from memlint.fixes.edits import python as python_edits  # as above
 
         return python_edits.place(document, edit)
+    if document.syntax == "toml":
+        from memlint.fixes.edits import toml as toml_edits  # as above
+
+        return toml_edits.place(document, edit)
     return json_edits.place(document, edit) if document.syntax == "json" else yaml_edits.place(document, edit)
 
 

@@ -1,4 +1,5 @@
-"""One edit of a TOML file as one patch: a scalar behind its key, or a new key behind the others of its table."""
+"""One edit of a TOML file as one patch: a scalar behind its key, a new key behind the others of its table, a new table
+at the end."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def place(document: Document, edit: Edit) -> Patch:
     if edit.action != "set":
         raise CannotEdit("a key of a TOML file is not taken away or renamed")
     if edit.pointer not in document.places:
-        return _inserted(document, edit)
+        is_table = isinstance(edit.value, dict) and len(edit.pointer) == 1
+        return _new_table(document, edit) if is_table else _inserted(document, edit)
     here = document.places[edit.pointer]
     if here.key is None or isinstance(_at(document, edit.pointer), (dict, list)):
         raise CannotEdit(f"`{dotted(edit.pointer)}` is an array, a table or a part of one")
@@ -47,6 +49,17 @@ def _inserted(document: Document, edit: Edit) -> Patch:
         raise CannotEdit(f"`{dotted(parent)}` has no keys on lines of their own")
     end = line_end(text, end)
     return Patch(edit.path, end, end, f"{document.newline}{lead}{_name(name)} = {written(edit.value)}")
+
+
+def _new_table(document: Document, edit: Edit) -> Patch:
+    """The table behind everything else, after an empty line."""
+    newline, text = document.newline, document.text
+    lines = [
+        f"[{_name(str(edit.pointer[0]))}]",
+        *(f"{_name(str(key))} = {written(one)}" for key, one in edit.value.items()),
+    ]
+    lead = "" if not text or text.endswith("\n\n") else newline if text.endswith("\n") else 2 * newline
+    return Patch(edit.path, len(text), len(text), lead + newline.join(lines) + newline)
 
 
 def _stands_behind_key(document: Document, path: Path) -> bool:

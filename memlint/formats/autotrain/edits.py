@@ -9,7 +9,7 @@ from memlint.findings import Edit
 from memlint.formats.autotrain.keys import KEYS
 from memlint.formats.autotrain.recognise import is_config
 from memlint.formats.base import Parsed
-from memlint.formats.section_edits import changed_keys, edits_of
+from memlint.formats.section_edits import edits_of, new_values
 from memlint.run import Run
 from memlint.source.document import Path
 
@@ -22,17 +22,13 @@ _FOLLOW = (
 
 
 def autotrain_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    config, place = parsed.raw.get("config"), parsed.raw_places.get("config")
-    if not isinstance(config, dict) or place is None:
+    found = new_values(KEYS, parsed, run, changes, _FOLLOW)
+    if found is None:
         return None
-    wanted = {field: value for field, value in changes.items() if field not in _FOLLOW}
-    new_values = changed_keys(KEYS, config, run, wanted)
-    if not new_values:
-        return None
-    if is_config(config):
-        return edits_of(config, place, new_values)
-    path, pointer = place
-    return tuple(_flag(path, pointer, config, name, value) for name, value in new_values.items())
+    if is_config(found.config):
+        return edits_of(*found)
+    path, pointer = found.place
+    return tuple(_flag(path, pointer, found.config, name, value) for name, value in found.values.items())
 
 
 def _flag(path: str, pointer: Path, given: Mapping[str, Any], name: str, value: Any) -> Edit:

@@ -7,18 +7,13 @@ from typing import Any
 
 from memlint.formats.autotrain.keys import ADAPTER, QUANTIZATION
 from memlint.formats.autotrain.recognise import is_config
-from memlint.formats.entailed_of_file import Read, follows
+from memlint.formats.entailed_of_file import QUANTIZED, Read, follows
 from memlint.formats.fields import Fields
 from memlint.formats.keys import Keys
 from memlint.run import Entailed
 from memlint.source.document import Document
 
 _LORA: Mapping[str, Any] = {"method.kind": "lora"}
-_QUANTIZED: Mapping[str, Any] = {
-    "model.quantization.method": "bnb",
-    "model.quantization.bits": 4,
-    "model.quantization.kind": "nf4",
-}
 _KEEPS = "params.disable_gradient_checkpointing"
 
 
@@ -33,7 +28,7 @@ def find_entailed(document: Document, fields: Fields, read: Read, keys: Keys) ->
     if kind == "full":
         yield changed(_LORA, {ADAPTER: True, QUANTIZATION: "none"})
     if kind in ("full", "lora") and bits != 4:
-        yield changed({**_LORA, **_QUANTIZED}, {ADAPTER: True, QUANTIZATION: "int4"})
+        yield changed({**_LORA, **QUANTIZED}, {ADAPTER: True, QUANTIZATION: "int4"})
     if fields.get("checkpointing.mode") == "none":
         yield changed({"checkpointing.mode": "full"}, {_KEEPS: False})
 

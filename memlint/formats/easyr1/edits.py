@@ -8,7 +8,7 @@ from typing import Any
 from memlint.findings import Edit
 from memlint.formats.base import Parsed
 from memlint.formats.easyr1.keys import KEYS
-from memlint.formats.section_edits import changed_keys, edits_of
+from memlint.formats.section_edits import edits_of, new_values
 from memlint.formats.verl.edits import overrides
 from memlint.run import Run
 
@@ -17,11 +17,7 @@ _FOLLOW = ("batch.gradient_accumulation_steps", "sequence.length", "method.adapt
 
 
 def easyr1_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    config, place = parsed.raw.get("config"), parsed.raw_places.get("config")
-    if not isinstance(config, dict) or place is None:
+    found = new_values(KEYS, parsed, run, changes, _FOLLOW)
+    if found is None:
         return None
-    wanted = {field: value for field, value in changes.items() if field not in _FOLLOW}
-    new_values = changed_keys(KEYS, config, run, wanted)
-    if not new_values:
-        return None
-    return edits_of(config, place, new_values) if parsed.documents[0].start is None else overrides(place, new_values)
+    return edits_of(*found) if parsed.documents[0].start is None else overrides(found.place, found.values)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
-from memlint.formats.entailed_of_file import Read, follows
+from memlint.formats.entailed_of_file import QUANTIZED, Read, follows
 from memlint.formats.fields import Fields
 from memlint.formats.oumi.engine import STARTED_FSDP
 from memlint.run import Entailed
@@ -19,11 +19,6 @@ _4_BITS: Mapping[str, Any] = {
     "peft.bnb_4bit_quant_type": "nf4",
     "peft.use_bnb_nested_quant": True,
 }
-_QUANTIZED: Mapping[str, Any] = {
-    "model.quantization.method": "bnb",
-    "model.quantization.bits": 4,
-    "model.quantization.kind": "nf4",
-}
 _STAGES = (1, 2, 3)
 
 
@@ -34,7 +29,7 @@ def find_entailed(document: Document, fields: Fields, read: Read) -> Iterator[En
     if kind == "full":
         yield follows(document, fields, read, lora, _ADAPTER)
     if kind in ("full", "lora") and bits != 4:
-        yield follows(document, fields, read, {**lora, **_QUANTIZED}, {**_ADAPTER, **_4_BITS})
+        yield follows(document, fields, read, {**lora, **QUANTIZED}, {**_ADAPTER, **_4_BITS})
     if fields.get("parallelism.engine") in ("single", "ddp", "deepspeed"):
         yield from (follows(document, fields, read, *one) for one in _sharded())
     if fields.get("parallelism.engine") == "ddp" and fields.get("planning.starts_fsdp", 0):

@@ -165,12 +165,14 @@ def _least_memory_variant(run: Run) -> Run | None:
 
     How much some features save is not modelled, so the most that they can save is assumed. Selective checkpointing and
     offloaded activations keep at least the input of a layer; torch.compile keeps what its fused kernels need; a loss in
-    chunks what a fused loss does; tiled MLPs one tile. flash-linear-attention and mamba_ssm may be installed although
-    the file does not name them.
+    chunks what a fused loss does; tiled MLPs one tile; layers of a framework's own what fused norms do.
+    flash-linear-attention and mamba_ssm may be installed although the file does not name them.
     """
     changes: dict[str, object] = {}
-    if run.checkpointing.mode == "selective" or run.stack.compile:
+    if (run.checkpointing.mode == "selective" and not run.checkpointing.keeps) or run.stack.compile:
         changes["checkpointing.mode"] = "full"
+    if run.stack.own_layers:
+        changes["loss.liger_kernels"] = True
     if run.offload.activations != "none" and run.checkpointing.mode == "none":
         changes |= {"checkpointing.mode": "full", "checkpointing.offload": True}
     if run.precision.fp8 == "te":

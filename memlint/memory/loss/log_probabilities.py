@@ -47,13 +47,17 @@ def log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple[Value
 
 def fused_log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple[Value, Value]:
     """FlashAttention's cross entropy, which reads the logits in their dtype and writes its gradient over them. With an
-    entropy beside it the gradient is a tensor of its own (verl 0.9.1 workers/engine/fsdp/transformer_impl.py:1427)."""
+    entropy beside it the gradient is a tensor of its own (verl 0.9.1 workers/engine/fsdp/transformer_impl.py:1427),
+    unless the entropy is only watched: computed afterwards, without a gradient (SkyRL 0.3.0
+    skyrl/backends/skyrl_train/workers/model_wrapper.py)."""
     if loss.divides_in_place:
         logits = ops.scale_in_place(tape, logits)
     if loss.joins_logits or loss.scores_completions:
         return _of_padded(tape, loss, logits), Value.external("scalar", FP32_BYTES)
-    if loss.entropy == "none":
+    if loss.entropy in ("none", "watched"):
         found = fused_kernel(tape, loss, logits)
+        if loss.entropy == "watched":
+            _watched_entropy(tape)
     else:
         entropy = _entropy(tape, loss, logits)
         found = tape.new("scalar", FP32_BYTES)
@@ -61,7 +65,7 @@ def fused_log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple
         tape.drop(entropy)
     if loss.runs_reference and loss.upcasts_logits:  # its logits, and their fp32 copy
         tape.spike(("logits", 2), ("logits", FP32_BYTES))
-    if loss.gradient_apart:
+    if loss.gradient_apart or loss.keeps_logits:
         return found, logits
     tape.drop(logits)
     return found, Value.external("scalar", FP32_BYTES)
@@ -245,6 +249,13 @@ def _entropy(tape: Tape, loss: LossShape, logits: Value) -> Value:
         tape.spike(*((extent or logits.extent, FP32_BYTES) for extent in _UNSAVED[loss.entropy]))
         tape.node((found,), (logits,), (logits,))
     return found
+
+
+def _watched_entropy(tape: Tape) -> None:
+    """Of one chunk after another: its copy in fp32, its log-softmax, then their exponentials and the product of both.
+    The first two of a chunk are made while the last two of the one before are still there."""
+    tape.spike(*[("logits_chunk", FP32_BYTES)] * 3)
+    tape.spike(*[("logits_chunk", FP32_BYTES), ("logits_next_chunk", FP32_BYTES)] * 2)
 
 
 def _entropy_of_operators(tape: Tape, logits: Value) -> Value:

@@ -47,7 +47,7 @@ from memlint.memory.state.parameter_roles import Roles, extents, roles
 from memlint.memory.state.parameters import MissingValue, ties_head
 from memlint.memory.state.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Tensor, Unit, UnitState
-from memlint.run import Run
+from memlint.run import Checkpointing, Run
 
 
 def segments(
@@ -236,7 +236,7 @@ def _layer_segments(
     holds it on the card, although a copy of it waits on the host.
     """
     checkpoint = step.run.checkpointing
-    checkpointed = checkpoint.mode not in ("none", "selective")
+    checkpointed = checkpoint.mode not in ("none", "selective") or keeps_some(checkpoint)
     if checkpoint.skips_frozen_layers and not _trains(unit):
         checkpointed = False
     offloads = checkpoint.offload or step.run.offload.activations != "none"
@@ -261,7 +261,7 @@ def _layer(
     found = segment(kind.profile(mode), sizes, unit_state, repeat)
     graph = mode.input_needs_gradient or _trains(unit)
     kept, held = _kept_by_fsdp1(step, unit, mode), _held_by_cache(step, kind, mode, graph)
-    inputs = _inputs_of_parts(step, mode)
+    inputs = _inputs_of_parts(step, mode) + _kept_results(step, mode, unit)
     if not (kept or held or inputs):
         return found
     return found._replace(kept_after_backward=kept, held_until_loss=held, held_until_backward=inputs)
@@ -269,6 +269,24 @@ def _layer(
 
 _HOOKS_OUTSIDE_SINCE = (5, 23)
 _PARTS_BEHIND_THE_FIRST = 3  # attention, the second norm and the MLP; the layer's input is that of the first norm
+
+
+def keeps_some(checkpoint: Checkpointing) -> bool:
+    """Whether it is known which results of a layer a selective checkpoint keeps."""
+    return checkpoint.mode == "selective" and bool(checkpoint.keeps)
+
+
+def _kept_results(step: TrainingStep, mode: LayerMode, unit: Unit) -> int:
+    """Bytes of the results that a selective checkpoint keeps of a layer beside its input: of projections, and of the
+    attention."""
+    checkpoint = step.run.checkpointing
+    if not (mode.checkpoint and step.needs_gradient and keeps_some(checkpoint)):
+        return 0
+    shapes = {tensor.name.split(".")[-2]: tensor.shape for tensor in unit.tensors if len(tensor.shape) == 2}
+    kept = [shapes[name][0] for name in checkpoint.keeps if name in shapes]
+    if "attention" in checkpoint.keeps and "o_proj" in shapes:
+        kept.append(shapes["o_proj"][1])
+    return sum(rounded(step.tokens.count * width * mode.width) for width in kept)
 
 
 def _inputs_of_parts(step: TrainingStep, mode: LayerMode) -> int:

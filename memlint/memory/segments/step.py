@@ -107,6 +107,7 @@ def _counts(run: Run, tokens: Tokens, embedding: Tensor) -> dict[str, int]:
     _count_logits(counts, run, tokens, vocabulary)
     rows = chunk_rows(run, labelled, hidden, vocabulary)
     counts["logits_chunk"] = rows * vocabulary
+    counts["logits_next_chunk"] = min(rows, max(0, labelled - rows)) * vocabulary
     counts["hidden_chunk"] = rows * hidden
     counts["logits_tile"] = rows * TILE_COLUMNS
     counts["head_tile"] = TILE_COLUMNS * hidden

@@ -21,7 +21,7 @@ from memlint.run import LAUNCH, LAUNCH_OPTIONS, Origin, differences
 from memlint.source.document import Document, Start
 from memlint.source.lines import Lines
 
-FORMATS = ("trainer", "llamafactory", "axolotl", "torchtune", "oumi", "autotrain")
+FORMATS = ("trainer", "llamafactory", "axolotl", "torchtune", "oumi", "autotrain", "torchtitan")
 _ENGINES = ("deepspeed", "fsdp", "fsdp_config")
 _MOST_NAMED = 3
 

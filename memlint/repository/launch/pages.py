@@ -30,7 +30,7 @@ _WITH_STEPS = (
     r"(?:^|/)(?:[^/]*(?:Dockerfile|Containerfile)[^/]*|package\.json|(?:docker-)?compose[^/]*\.ya?ml|dvc\.yaml|MLproject"
     r"|\.github/workflows/[^/]+|[^/]*sweep[^/]*\.ya?ml|[^/]+\.ipynb)$"
 )
-CONFIGS = (".yaml", ".yml", ".json")
+CONFIGS = (".yaml", ".yml", ".json", ".toml")
 HINTS = (
     r"accelerate[ -]launch|accelerate\.commands|torchrun|torch\.distributed|deepspeed|axolotl|llamafactory|trl "
     r"|tune run|lightning run|fabric run"

@@ -34,7 +34,7 @@ _TRL_WORDS = {"reward": "rm"}
 # Scripts of trl's examples/scripts (0.12.2 to 1.16.0), as a repository that lacks them starts them.
 _TRL_SCRIPTS = {"dpo_online": "online_dpo", "xpo": "xpo", "nash_md": "nash_md", "gkd": "gkd"}
 # Formats whose own program always runs, even as a copy in the repository, so that its behaviour is known.
-WHOLE_PROGRAMS = ("verl", "easyr1", "nemo_rl", "openrlhf", "axolotl", "megatron", "torchtune")
+WHOLE_PROGRAMS = ("verl", "easyr1", "nemo_rl", "openrlhf", "axolotl", "megatron", "torchtune", "skyrl")
 _VERL_PROGRAM = re.compile(r"(?:^|[./])(?:main_ppo|(?:fsdp_)?sft_trainer)(?:\.py)?$")
 _HYDRA_NAMES = ("config_name", "cn")
 _VERL_SECTIONS = frozenset(("actor_rollout_ref", "data", "trainer", "algorithm", "critic"))
@@ -62,6 +62,8 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool, 
         return "verl"
     if is_easyr1(command):
         return "easyr1"
+    if is_skyrl(command):
+        return "skyrl"
     if is_nemo_rl(command, text):
         return "nemo_rl"
     if command.launcher == "tune":
@@ -145,13 +147,30 @@ def is_easyr1(command: LaunchCommand) -> bool:
     return any(name.startswith("worker.actor.") for name in names) and len(sections & _EASYR1_SECTIONS) > 1
 
 
-OVERRIDDEN = ("verl", "easyr1", "nemo_rl", "torchtune")  # formats whose programs take overrides
+_SKYRL_PROGRAM = re.compile(r"(?:^|[./])skyrl(?:_train|[./]train)[./]entrypoints[./]main_base(?:\.py)?$")
+_SKYRL_WITHOUT_TRAINING = re.compile(r"generat|serve|eval|_sim$")
+
+
+def is_skyrl(command: LaunchCommand) -> bool:
+    """Whether the program accepts SkyRL's overrides: its `main_base`, or a program with overrides of `trainer.policy`
+    and of the generator, as its examples and forks start."""
+    text = command.program.text if command.program is not None else ""
+    names = {word.text.lstrip("+~").partition("=")[0] for word in command.arguments if "=" in word.text}
+    sections = {name.partition(".")[0] for name in names if "." in name}
+    if _SKYRL_PROGRAM.search(text):
+        return "trainer" in sections
+    of_policy = any(name.startswith("trainer.policy.") for name in names)
+    return of_policy and "generator" in sections and not _SKYRL_WITHOUT_TRAINING.search(text)
+
+
+OVERRIDDEN = ("verl", "easyr1", "nemo_rl", "torchtune", "skyrl")  # formats whose programs take overrides
 
 
 def takes_overrides(command: LaunchCommand, text: str | None) -> bool:
     """Whether the program takes overrides of Hydra or OmegaConf, so that its code defines no flags. `text`: of the
     program, where the repository has its file."""
-    return is_verl(command) or is_easyr1(command) or is_nemo_rl(command, text) or command.launcher == "tune"
+    by_name = is_verl(command) or is_easyr1(command) or is_skyrl(command) or command.launcher == "tune"
+    return by_name or is_nemo_rl(command, text)
 
 
 # torchtune's own recipes (0.1.1 to 0.6.1 and main, _recipe_registry.py), and copies of them.

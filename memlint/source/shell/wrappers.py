@@ -165,10 +165,11 @@ def _env(words: Sequence[Word]) -> Inner | None:
 
 
 def _uv(words: Sequence[Word]) -> Inner | None:
-    """`uv run train.py` runs it with Python; `-m` names a module."""
-    if words and words[0].text in ("-m", "--module"):
-        return Inner((Word(literal("python")), *words))
+    """`uv run train.py` runs it with Python; `-m` names a module, behind options of uv's own."""
+    module = next((index for index, word in enumerate(words) if word.text in ("-m", "--module")), len(words))
     rest = _after_options(words, "uv")
+    if module < len(words) - len(rest):
+        return Inner((Word(literal("python")), *words[module:]))
     if rest and rest[0].text.endswith(".py"):
         return Inner((Word(literal("python")), *rest))
     return _found(rest)

@@ -191,11 +191,12 @@ def test_a_layer_of_many_is_prefetched_beside_tied_embeddings_too() -> None:
 @pytest.mark.parametrize("checkpointing", ["none", "full"])
 @pytest.mark.parametrize("reshards", [True, False])
 @pytest.mark.parametrize(("accumulation", "each"), [(1, True), (4, True), (4, False)])
-@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize(("tied", "apart"), [(False, False), (True, False), (False, True), (True, True)])
 def test_a_root_with_the_embedding_and_the_head_beside_the_real_code(
-    tied: bool, accumulation: int, each: bool, reshards: bool, checkpointing: str
+    tied: bool, apart: bool, accumulation: int, each: bool, reshards: bool, checkpointing: str
 ) -> None:
-    """`fully_shard` of each layer and then of the model: fp32 shards, gathered in bf16, reduced in fp32."""
+    """`fully_shard` of each layer, of an untied embedding if it is `apart`, and then of the model: fp32 shards,
+    gathered in bf16, reduced in fp32."""
     config = {**TINY, "tie_word_embeddings": tied}
     fsdp = Fsdp(
         2,
@@ -206,6 +207,7 @@ def test_a_root_with_the_embedding_and_the_head_beside_the_real_code(
         upcasts_trainable=False,
         reduces_each_backward=each,
         root_holds_ends=True,
+        embedding_apart=apart,
     )
     found = run(
         config,

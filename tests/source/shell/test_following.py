@@ -311,6 +311,17 @@ def test_wrappers_start_what_stands_behind_them() -> None:
     assert words("tmux send-keys -t t 'p a' C-m; tmux kill-session -t t; tmux attach -t t") == ["a"]
 
 
+@pytest.mark.parametrize("options", ["", "--isolated ", "--isolated --extra vllm --with x ", "--frozen "])
+def test_uv_takes_a_module_behind_its_own_options(options: str) -> None:
+    (found,) = followed(f"uv run {options}-m a.b c=1")
+    assert [word.text for word in found.words] == ["python", "-m", "a.b", "c=1"]
+
+
+def test_a_module_of_what_uv_starts_is_not_uvs_own() -> None:
+    (found,) = followed("uv run --with x torchrun -m a.b c=1")
+    assert [word.text for word in found.words] == ["torchrun", "-m", "a.b", "c=1"]
+
+
 def test_what_a_script_writes_is_kept() -> None:
     found = followed('N=2\ncat > c/ds.json <<EOF\n{"stage": $N}\nEOF\np')[-1]
 

@@ -35,7 +35,10 @@ def place(run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> ModelState:
 
 def _walk(run: Run, units: tuple[Unit, ...]) -> type[_Groups]:
     if run.parallelism.fsdp.root_holds_ends:
-        return _RootHoldsEnds if run.parallelism.fsdp.wrap != "none" else _Groups
+        if run.parallelism.fsdp.wrap == "none":
+            return _Groups
+        apart = run.parallelism.fsdp.embedding_apart and not tied_elements(run, units)
+        return _RootHoldsTail if apart else _RootHoldsEnds
     return _RootHoldsLayers if _has_embedding_and_tail_alone(run, units) else _Groups
 
 
@@ -263,6 +266,47 @@ class _RootHoldsEnds(_Groups):
         """As for other groups. Behind the last layer nothing is copied out, so that its buffer stays."""
         is_tail = index == len(self.units) - 1 and self.reshards and self.plan.ranks > 1
         return super()._forward(current, index) + (self.groups[-2].numel if is_tail else 0)
+
+
+class _RootHoldsTail(_RootHoldsEnds):
+    """`fully_shard` of each layer and of the embedding, and then of the model: final norm and head are the root's,
+    gathered from the start of the forward until the backward has ended, when their gradients are reduced."""
+
+    def __init__(self, run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> None:
+        super().__init__(run, units, plan)
+        self.root = self.tail
+        self.groups = [plan.unwrapped[0], *self.groups[1:-1], ParameterGroup()]
+        self.tied_elements = 0
+
+    def unreduced(self) -> int:
+        return super().unreduced() + self._accumulated(self.tail)
+
+    def unit(self, index: int) -> UnitState:
+        if index:
+            return super().unit(index)
+        found, of_tail = _Groups.unit(self, 0), self.plan.element * self.tail.trained
+        freed = 0 if self.accumulates else of_tail
+        embedding = self.groups[0]
+        reducing = self._while_reduced(self.tail, ParameterGroup(), 0) - of_tail - self.plan.element * embedding.numel
+        return found._replace(
+            gradient_kept=found.gradient_kept + self._kept_after_backward(self.tail, 0) - freed,
+            gradient_end=max(found.gradient_end, found.gradient_kept + reducing),
+        )
+
+    def _forward(self, current: ParameterGroup, index: int) -> int:
+        return super()._forward(current, index) + (self.root.numel if self.reshards else 0)
+
+    def _entering(self, current: ParameterGroup, before: ParameterGroup, index: int) -> int:
+        return super()._entering(current, before if index else self.root, index)
+
+    def _backward(self, current: ParameterGroup, before: ParameterGroup, index: int) -> int:
+        return super()._backward(current, before, index) + (self.root.numel if self.reshards else 0)
+
+    def gathered_at_loss(self) -> int:
+        return self.plan.element * (self.root.numel if self.reshards else self.total)
+
+    def all_gather_buffer_at_loss(self) -> int:
+        return 0 if self.plan.ranks == 1 else self.plan.element * self.groups[-2].numel
 
 
 class _RootHoldsLayers(_Groups):
