@@ -221,7 +221,7 @@ class Engine:
         estimated under older releases of its packages, if its releases are not known."""
         failures: list[Found] = []
         estimated = tuple(self._estimate(run, document, failures) for run in parsed.runs)
-        if not any(one.tensors.verdict == "out_of_memory" for one in estimated):
+        if not any(one.verdict == "out_of_memory" for one in estimated):
             return parsed, estimated, failures
         parsed = with_release_readings(parsed, [one.whole for one in estimated], format_.parse, context)
         return parsed, tuple(self._estimate(run, document, failures) for run in parsed.runs), failures
