@@ -7,10 +7,10 @@ from typing import Any
 Form = list[Any]
 # The cost of evaluating a form besides that of its parts, in steps; other forms cost one step.
 _COSTS = {"call": 4, "matches": 4, "variable": 16, "any": 32, "all": 32, "any_of": 32, "all_of": 32}
-# Figures of the estimate. The first of them to be read may have to be estimated, which takes longer than all else.
+# Figures of the estimate, and what else is counted. The first of them to be read takes longer than all else.
 _FIGURE = 128
 _FIGURES = ("term", "phase")
-_FACTS_OF_FIGURES = ("estimate.", "model.parameters", "model.trainable_parameters")
+_FACTS_OF_FIGURES = ("estimate.", "model.parameters", "model.trainable_parameters", "model.trains_nothing")
 _FACTS_WITHOUT = ("estimate.verdict", "estimate.budget_bytes")  # known of a run without a card before it is estimated
 
 
@@ -25,7 +25,7 @@ def _cost(form: Form) -> int:
 
 
 def is_figure(form: Form) -> bool:
-    """Whether a form is a figure of the estimate, for which the run has to be estimated."""
+    """Whether a form is a figure of the estimate, for which the run may have to be estimated."""
     if form[0] != "fact":
         return form[0] in _FIGURES
     return form[1].startswith(_FACTS_OF_FIGURES) and form[1] not in _FACTS_WITHOUT

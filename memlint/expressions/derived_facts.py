@@ -81,6 +81,9 @@ def _engine_start(facts: Facts) -> Any:
 
 def _trains_nothing(facts: Facts) -> Any:
     """Whether no parameter trains; UNKNOWN where the model or what of it trains is not known."""
+    known = facts.estimated.known if facts.estimated is not None else None
+    if known is not None and known.trainable_parameters is not None:
+        return known.trainable_parameters == 0
     try:
         return trains_nothing(facts.run)
     except MissingValue:

@@ -20,7 +20,10 @@ from memlint.fixes.written_plans import WrittenPlan, fix_of, main_finding
 from memlint.memory.values import Estimate
 from memlint.ruleset.engine import Analysis, Judged, Reanalyse
 from memlint.ruleset.found import Found
+from memlint.run import Run
 
+# The fields of a run that say how it trains; the others say where that was read, and what a plan would change.
+_FIRST_VALUE, _LAST_VALUE = Run._fields.index("model"), Run._fields.index("planning")
 _NO_KEY = "not written: no key of these files says it"
 
 
@@ -118,10 +121,11 @@ def _with_figures(fix: Fix, old: Estimate, new: Estimate) -> Fix:
 
 def _priced(fix: Fix, analysis: Analysis, after: Analysis, index: int) -> Fix:
     """The fix with the table's price, where the table knows of one; a rule may know of more risk. The table is about
-    training alone."""
-    if analysis.runs[index].purpose != "train":
+    training alone, and a run that stays as it is costs nothing."""
+    old, new = analysis.runs[index], after.runs[index]
+    if old.purpose != "train" or old[_FIRST_VALUE:_LAST_VALUE] == new[_FIRST_VALUE:_LAST_VALUE]:
         return fix
     models = (costs.model_of(analysis.estimated[index].tensors), costs.model_of(after.estimated[index].tensors))
-    price = costs.between(analysis.runs[index], after.runs[index], models)
+    price = costs.between(old, new, models)
     quality = max(fix.quality, price.quality, key=costs.QUALITIES.index)
     return fix._replace(speed=price.speed if price.speed != 1 else fix.speed, quality=quality)

@@ -85,8 +85,8 @@ def estimate_in_stages(run: Run) -> StagedEstimate:
         return StagedEstimate(estimate(run))
     own = canonical(run)
     origins = {name: (origin.kind, origin.detail) for name, origin in run.origins.items()}
-    basis = (own.model, own[_FIRST:_LAST], run.readings, origins)
-    return StagedEstimate(Stages(basis, partial(_first_stage, run, own), partial(estimate, run)))
+    basis = own.model, own[_FIRST:_LAST], run.readings
+    return StagedEstimate(Stages(basis, origins, partial(_first_stage, run, own), partial(estimate, run)))
 
 
 def _first_stage(run: Run, own: Run) -> TensorEstimate | Estimate:

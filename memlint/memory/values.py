@@ -193,10 +193,12 @@ def tensors_of(found: Estimate) -> TensorEstimate:
 
 
 class Stages(NamedTuple):
-    """How the estimate of a run that names no card is made. `basis`: the values that it depends on. `tensors`: makes
-    the tensors' part, or the whole estimate where that is no more work; `whole`: makes the whole estimate."""
+    """How the estimate of a run that names no card is made. `basis`: the values that its figures depend on; `origins`:
+    those that its words do, where there are no figures. `tensors`: makes the tensors' part, or the whole estimate where
+    that is no more work; `whole`: makes the whole estimate."""
 
     basis: tuple[Any, ...]
+    origins: Mapping[str, Any]
     tensors: Callable[[], TensorEstimate | Estimate]
     whole: Callable[[], Estimate]
 
@@ -221,6 +223,11 @@ class StagedEstimate:
         return 0 if self._stages is not None else self.whole.budget_bytes
 
     @property
+    def known(self) -> TensorEstimate | Estimate | None:
+        """What was estimated until now."""
+        return self._tensors
+
+    @property
     def tensors(self) -> TensorEstimate | Estimate:
         if self._tensors is None:
             assert self._stages is not None  # an estimate without stages is whole
@@ -236,6 +243,7 @@ class StagedEstimate:
 
     def is_of_same_run(self, other: StagedEstimate) -> bool:
         """Whether the whole estimates are equal, as far as can be said without computing them."""
-        if self._stages is None or other._stages is None:
+        mine, theirs = self._stages, other._stages
+        if mine is None or theirs is None:
             return self.tensors is other.tensors
-        return self._stages.basis == other._stages.basis
+        return mine.basis == theirs.basis and (mine.origins == theirs.origins or not self.tensors.unknown)
