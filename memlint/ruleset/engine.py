@@ -284,10 +284,10 @@ class Engine:
             yield from found
 
     def _with_fixes(self, found: list[Found], rule: Rule, format_: Format, parsed: Parsed, facts: Facts) -> list[Found]:
-        """What a rule found in a run, each with the fixes that the rule defines."""
+        """What a rule found in a run, each with the fixes that the rule defines, without figures."""
         from memlint.ruleset.rule_fixes import FixContext, fixes_of
 
-        fixes = fixes_of(rule.fixes(), FixContext(format_, parsed, facts, self.estimator))
+        fixes = fixes_of(rule.fixes(), FixContext(format_, parsed, facts))
         return [item._replace(finding=item.finding._replace(fixes=fixes)) for item in found]
 
     def _reads_any(self, rule: Rule, differing: frozenset[Read]) -> bool:
