@@ -83,7 +83,7 @@ ON_DEMAND = {
     "commands.options": ("lint.settings_table", "report.wrap"),  # --show-settings, --help
     "commands.output": ("atomic_files", "report.wrap"),  # --output; for terminals
     "commands.simulate": ("simulation", "simulation.as_estimate"),  # PyTorch
-    "lint.analyse_file": ("fixes.attach",),  # the planner: only where a finding wants a fix
+    "lint.analyse_file": ("fixes.attach", "ruleset.rule_fixes"),  # only where a finding wants a fix
     "lint.many.merge_reports": ("lint.many.packed_reports",),  # many files
     "lint.many.pool": ("lint.many.workers",),  # many files
     "lint.plugin_choice": ("plugins", "ruleset.rule"),  # --plugin

@@ -15,6 +15,7 @@ from memlint.expressions.facts import Facts
 from memlint.expressions.functions import gib
 from memlint.hardware.model import Gpu
 from memlint.identity_cache import IdentityCache
+from memlint.memory.estimate import trains_nothing
 from memlint.memory.state.parameters import MissingValue
 from memlint.memory.unknown.full_length import is_over_at_full_length_alone
 from memlint.memory.unknown.readings import doubt, in_words, least_bytes, span
@@ -56,6 +57,14 @@ def _of_estimate(field: str) -> Reader:
     return reader
 
 
+def _verdict(facts: Facts) -> Any:
+    return facts.verdict or UNKNOWN
+
+
+def _budget_of_estimate(facts: Facts) -> Any:
+    return UNKNOWN if facts.estimated is None else facts.estimated.budget_bytes
+
+
 def _engine_start(facts: Facts) -> Any:
     """What an engine on the card needs of its share at least; UNKNOWN where its weights are not in half precision."""
     model = facts.run.model
@@ -66,6 +75,17 @@ def _engine_start(facts: Facts) -> Any:
 
     try:
         return engine_start(facts.run)
+    except MissingValue:
+        return UNKNOWN
+
+
+def _trains_nothing(facts: Facts) -> Any:
+    """Whether no parameter trains; UNKNOWN where the model or what of it trains is not known."""
+    known = facts.estimated.known if facts.estimated is not None else None
+    if known is not None and known.trainable_parameters is not None:
+        return known.trainable_parameters == 0
+    try:
+        return trains_nothing(facts.run)
     except MissingValue:
         return UNKNOWN
 
@@ -143,10 +163,12 @@ def _lengths(facts: Facts) -> Any:
 
 
 def _doubt(facts: Facts) -> Any:
-    """The unknown thing that the verdict depends on, in words; UNKNOWN if all readings agree or there is only one."""
-    if not facts.tensors or not facts.tensors.unknown or facts.estimate is None:
+    """The unknown thing that the verdict depends on, in words; UNKNOWN if all readings agree or there is only one, and
+    without a card, where there is no verdict."""
+    estimated = facts.estimated
+    if estimated is None or _budget(facts) is UNKNOWN or not estimated.tensors.unknown:
         return UNKNOWN
-    return doubt(facts.estimate) or UNKNOWN
+    return doubt(estimated.whole) or UNKNOWN
 
 
 def _launch(facts: Facts) -> Any:
@@ -266,6 +288,7 @@ def _of_this_upload(read: Callable[[Architecture], Any]) -> Reader:
 MODEL: dict[str, Reader] = {
     "model.parameters": _parameters,
     "model.trainable_parameters": _of_estimate("trainable_parameters"),
+    "model.trains_nothing": _trains_nothing,
     "model.vocab_size": _of_architecture(lambda model: model.vocab_size),
     "model.family": _of_architecture(lambda model: model.family),
     "model.class_name": _of_architecture(lambda model: model.class_name),
@@ -318,11 +341,13 @@ PARALLELISM: dict[str, Reader] = {
     "parallelism.launch_advice": lambda facts: facts.advice().text or UNKNOWN,
 }
 ESTIMATE_FIELDS = (
-    *("verdict", "peak_phase", "allocated_bytes", "reserved_bytes", "device_bytes", "device_low_bytes"),
-    *("device_high_bytes", "host_bytes", "allocated_low_bytes", "allocated_high_bytes", "budget_bytes"),
+    *("peak_phase", "allocated_bytes", "reserved_bytes", "device_bytes", "device_low_bytes"),
+    *("device_high_bytes", "host_bytes", "allocated_low_bytes", "allocated_high_bytes"),
 )
 ESTIMATE: dict[str, Reader] = {
     **{f"estimate.{field}": _of_estimate(field) for field in ESTIMATE_FIELDS},
+    "estimate.verdict": _verdict,
+    "estimate.budget_bytes": _budget_of_estimate,
     "estimate.parts": _parts,
     "estimate.readings": _readings,
     "estimate.least_reading": _least_reading,

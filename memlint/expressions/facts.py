@@ -62,6 +62,10 @@ class Facts:
         return None if self.estimated is None else self.estimated.whole
 
     @property
+    def verdict(self) -> str | None:
+        return None if self.estimated is None else self.estimated.verdict
+
+    @property
     def tensors(self) -> TensorEstimate | Estimate | None:
         return None if self.estimated is None else self.estimated.tensors
 

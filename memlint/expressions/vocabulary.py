@@ -70,7 +70,7 @@ _FACT_TYPES: Mapping[str, Type] = {
     **dict.fromkeys(("model.family", "model.class_name", "hardware.name"), types.STR),
     **dict.fromkeys(("parallelism.launch", "parallelism.launch_file", "parallelism.launch_advice"), types.STR),
     **dict.fromkeys(("model.tied_embeddings", "model.has_vision"), types.BOOL),
-    **dict.fromkeys(("model.supports_liger", "model.supports_sdpa"), types.BOOL),
+    **dict.fromkeys(("model.supports_liger", "model.supports_sdpa", "model.trains_nothing"), types.BOOL),
     **dict.fromkeys(("model.logits_softcap", "model.attention_softcap", "model.encoder_decoder"), types.BOOL),
     **dict.fromkeys(("hardware.bf16", "hardware.fp8", "parallelism.is_certain"), types.BOOL),
     "model.refused_attention": _TEXTS,

@@ -20,7 +20,11 @@ from memlint.fixes.written_plans import WrittenPlan, fix_of, main_finding
 from memlint.memory.values import Estimate
 from memlint.ruleset.engine import Analysis, Judged, Reanalyse
 from memlint.ruleset.found import Found
+from memlint.ruleset.rule_fixes import figured
+from memlint.run import Run
 
+# The fields of a run that say how it trains; the others say where that was read, and what a plan would change.
+_FIRST_VALUE, _LAST_VALUE = Run._fields.index("model"), Run._fields.index("planning")
 _NO_KEY = "not written: no key of these files says it"
 
 
@@ -48,7 +52,7 @@ def with_plans(
             fixes = _fixes(judge.analysis, found, planner.first_option()) if first_alone else ()
             fixes = fixes or _fixes(judge.analysis, found, planner.options())
         else:
-            fixes = _patched(analysis, found, reanalyse)
+            fixes = _patched(analysis, found, estimator, reanalyse)
         finding = found.finding._replace(fixes=tuple(islice(fixes, 1 if first_alone else None)))
         done.append(_none_safe(finding) if analysis.is_unjudged else finding)
     return tuple(done)
@@ -75,9 +79,12 @@ def _falls_short(fix: Fix) -> bool:
     return fix.verdict_after not in ("fits", "")
 
 
-def _patched(analysis: Analysis, found: Found, reanalyse: Reanalyse) -> Iterator[Fix]:
+def _patched(analysis: Analysis, found: Found, estimator: Estimator, reanalyse: Reanalyse) -> Iterator[Fix]:
     """The finding's fixes with what they do to the files; a fix that is not written says why."""
-    tried = (_as_written(analysis, found, fix, reanalyse) for fix in found.finding.fixes)
+    fixes: Iterable[Fix] = found.finding.fixes
+    if found.run >= 0:
+        fixes = figured(fixes, analysis.runs[found.run], analysis.estimated[found.run], estimator)
+    tried = (_as_written(analysis, found, fix, reanalyse) for fix in fixes)
     return (fix for fix in tried if fix is not None)
 
 
@@ -118,10 +125,11 @@ def _with_figures(fix: Fix, old: Estimate, new: Estimate) -> Fix:
 
 def _priced(fix: Fix, analysis: Analysis, after: Analysis, index: int) -> Fix:
     """The fix with the table's price, where the table knows of one; a rule may know of more risk. The table is about
-    training alone."""
-    if analysis.runs[index].purpose != "train":
+    training alone, and a run that stays as it is costs nothing."""
+    old, new = analysis.runs[index], after.runs[index]
+    if old.purpose != "train" or old[_FIRST_VALUE:_LAST_VALUE] == new[_FIRST_VALUE:_LAST_VALUE]:
         return fix
     models = (costs.model_of(analysis.estimated[index].tensors), costs.model_of(after.estimated[index].tensors))
-    price = costs.between(analysis.runs[index], after.runs[index], models)
+    price = costs.between(old, new, models)
     quality = max(fix.quality, price.quality, key=costs.QUALITIES.index)
     return fix._replace(speed=price.speed if price.speed != 1 else fix.speed, quality=quality)

@@ -8,13 +8,15 @@ from functools import partial
 from typing import Any
 
 from memlint._record import NamedTuple
+from memlint.errors import UsageError
 from memlint.findings import SEVERITIES, Finding, Location
 from memlint.formats.base import Context
 from memlint.lint.projects import Workspaces
 from memlint.repository.declared_keys import DeclaredKeys
 from memlint.repository.workspace import Workspace
 from memlint.ruleset.engine import Analysis, Engine, Judged, Reanalyse
-from memlint.ruleset.found import folded, without_fixes_of_causes
+from memlint.ruleset.found import Found, folded, without_fixes_of_causes
+from memlint.ruleset.internal_error import internal_error
 from memlint.source.document import Document
 
 UNREADABLE = "SRC000"
@@ -81,11 +83,12 @@ class FileAnalyser:
         if _is_read_by_script(analyses):
             runs = workspace.config_runs(path)
             analyses = tuple(self.analyse_document(document, workspace) for document in runs) or analyses
+        if not (fixes and first_fix):
+            analyses = tuple(map(self._with_figures, analyses))
         findings: list[Finding] = []
         for analysis in analyses:
             if analysis.format is not None or named or _may_be_training_config(analysis.document):
-                own_findings = self.with_fixes(analysis, workspace, first_fix) if fixes else analysis.findings
-                pairs = [item._replace(finding=finding) for item, finding in zip(analysis.found, own_findings)]
+                pairs = self._fixed(analysis, workspace, first_fix) if fixes else analysis.found
                 shown = folded(self.engine_for(path).folds_into, pairs) if self.folds_causes else pairs
                 findings.extend(item.finding for item in shown)
         hides_its_run = named and not analyses and workspace.hides_its_run(path)
@@ -99,6 +102,36 @@ class FileAnalyser:
         """Analyses one document. `fixes`: whether findings carry the fixes that their rules define."""
         engine = self.engine_for(document.path)
         return engine.analyse(document, self.context_for(document, workspace), fixes=fixes)
+
+    def _with_figures(self, analysis: Analysis) -> Analysis:
+        """The analysis with what its runs need after each fix that a rule defines. Where the first fix of a finding
+        alone is shown, that is asked about when it is chosen (`attach.with_plans`)."""
+        if not any(found.finding.fixes for found in analysis.found):
+            return analysis
+        from memlint.ruleset.rule_fixes import figured  # late: only where something is found
+
+        estimator = self.engine_for(analysis.document.path).estimator
+        done = []
+        try:
+            for found in analysis.found:
+                if found.run >= 0 and found.finding.fixes:
+                    run, estimated = analysis.runs[found.run], analysis.estimated[found.run]
+                    fixes = tuple(figured(found.finding.fixes, run, estimated, estimator))
+                    found = found._replace(finding=found.finding._replace(fixes=fixes))
+                done.append(found)
+        except Exception as error:
+            return _without_fixes(analysis, error)
+        return analysis._replace(found=tuple(done))
+
+    def _fixed(self, analysis: Analysis, workspace: Workspace, first_alone: bool) -> tuple[Found, ...]:
+        """What was found, with its fixes. A crash in the search for them leaves the findings."""
+        try:
+            findings = self.with_fixes(analysis, workspace, first_alone)
+        except UsageError:
+            raise
+        except Exception as error:
+            return _without_fixes(analysis, error).found
+        return tuple(item._replace(finding=finding) for item, finding in zip(analysis.found, findings))
 
     def with_fixes(self, analysis: Analysis, workspace: Workspace, first_alone: bool = False) -> tuple[Finding, ...]:
         """The findings with their fixes. A fix is dropped if the changed file, analysed again, still has the finding.
@@ -156,6 +189,14 @@ class FileAnalyser:
             # The program names the config as a default of its own, and was linted itself: no config's reader is known.
             found = self._documents(document.start.program.entry, changed)
         return next((one for one in found if one.index == document.index), found[0])
+
+
+def _without_fixes(analysis: Analysis, error: Exception) -> Analysis:
+    """The analysis without fixes, and with a finding about the crash that was the reason."""
+    place = Location(analysis.document.path, 1, 1, 1, 1)
+    crash = Found(internal_error(place, error, "while it looked for fixes"))
+    found = (item._replace(finding=item.finding._replace(fixes=())) for item in analysis.found)
+    return analysis._replace(found=(crash, *found))
 
 
 def _is_read_by_script(analyses: Sequence[Analysis]) -> bool:

@@ -8,6 +8,7 @@ from functools import partial
 import memlint.memory.card.device as device
 import memlint.memory.card.interval as interval
 import memlint.memory.families.lookup as families
+import memlint.memory.state.model_state as model_state
 import memlint.memory.unknown.values as unknown_values
 from memlint._lazy import Lazy
 from memlint._record import NamedTuple
@@ -34,6 +35,7 @@ from memlint.memory.values import (
     ModelState,
     Phase,
     StagedEstimate,
+    Stages,
     TensorEstimate,
     Unit,
     UnknownField,
@@ -75,18 +77,27 @@ def _cached(run: Run, make: Callable[[Run], Estimate]) -> Estimate:
 
 
 def estimate_in_stages(run: Run) -> StagedEstimate:
-    """The estimate of `run`, of which the card's figures are computed when they are asked for.
+    """The estimate of `run`, of which tensors and the card's figures are computed when they are asked for.
 
-    That pays for full fine-tuning, whose steps are replayed in a model of the allocator. A card that is named decides
-    the verdict, so that its figures are needed in any case.
+    A card that is named decides the verdict, so that its figures are needed in any case.
     """
-    if run.method.kind != "full" or run.purpose != "train" or device.usable_bytes(run):
+    if device.usable_bytes(run):
         return StagedEstimate(estimate(run))
     own = canonical(run)
-    found = _TENSORS.get(own.model, own[_FIRST:_LAST], partial(_tensors_or_unknown, own), _is_known)
-    if isinstance(found, Estimate):
-        return StagedEstimate(over_readings(run, estimate_as_it_stands, found))
-    return StagedEstimate(found, partial(estimate, run), run.readings)
+    origins = {name: (origin.kind, origin.detail) for name, origin in run.origins.items()}
+    basis = own.model, own[_FIRST:_LAST], run.readings
+    return StagedEstimate(Stages(basis, origins, partial(_first_stage, run, own), partial(estimate, run)))
+
+
+def _first_stage(run: Run, own: Run) -> TensorEstimate | Estimate:
+    """The estimate of the tensors of `run`, which is `own` in canonical form. Where nothing is replayed in a model of
+    the allocator, as for all but full fine-tuning, the whole estimate is hardly more work."""
+    if run.method.kind != "full" or run.purpose != "train":
+        return estimate(run)
+    found: TensorEstimate | Estimate = _TENSORS.get(
+        own.model, own[_FIRST:_LAST], partial(_tensors_or_unknown, own), _is_known
+    )
+    return over_readings(run, estimate_as_it_stands, found) if isinstance(found, Estimate) else found
 
 
 def _tensors_or_unknown(run: Run) -> TensorEstimate | Estimate:
@@ -131,6 +142,12 @@ def least_bytes(run: Run) -> int:
         return _without_activations(with_effective_attention(_patched_by_unsloth(run)))
     except MissingValue:
         return 0
+
+
+def trains_nothing(run: Run) -> bool:
+    """Whether no parameter of the run trains, said without estimating it. Raises `MissingValue`."""
+    unknown_values.refuse(run)
+    return model_state.trains_nothing(_patched_by_unsloth(canonical(run)))
 
 
 def _without_activations(run: Run) -> int:

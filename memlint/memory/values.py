@@ -12,7 +12,6 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.card_bytes import CardBytes
-from memlint.run import Reading
 
 
 class Tensor(NamedTuple):
@@ -193,34 +192,58 @@ def tensors_of(found: Estimate) -> TensorEstimate:
     return TensorEstimate(*(getattr(found, name) for name in TensorEstimate._fields))
 
 
+class Stages(NamedTuple):
+    """How the estimate of a run that names no card is made. `basis`: the values that its figures depend on; `origins`:
+    those that its words do, where there are no figures. `tensors`: makes the tensors' part, or the whole estimate where
+    that is no more work; `whole`: makes the whole estimate."""
+
+    basis: tuple[Any, ...]
+    origins: Mapping[str, Any]
+    tensors: Callable[[], TensorEstimate | Estimate]
+    whole: Callable[[], Estimate]
+
+
 class StagedEstimate:
-    """The estimate of a run in two stages: its tensors, and then the card's figures as well, which are computed when
-    they are first asked for.
+    """The estimate of a run. That of a run that names no card is made in stages, each when it is first asked for: its
+    tensors, and then the card's figures as well. Its verdict needs neither: without a card there is none."""
 
-    `tensors`: an `Estimate` where that took both stages; the same object for runs that differ in nothing that memory
-    depends on. `readings`: those of the run.
-    """
+    __slots__ = ("_stages", "_tensors", "_whole")
 
-    __slots__ = ("_make", "_readings", "_whole", "tensors")
+    def __init__(self, made: Estimate | Stages) -> None:
+        self._stages = made if isinstance(made, Stages) else None
+        self._whole = made if isinstance(made, Estimate) else None
+        self._tensors: TensorEstimate | Estimate | None = self._whole
 
-    def __init__(
-        self,
-        tensors: TensorEstimate | Estimate,
-        make: Callable[[], Estimate] | None = None,
-        readings: tuple[Reading, ...] = (),
-    ) -> None:
-        self.tensors = tensors
-        self._readings = readings
-        self._whole = tensors if isinstance(tensors, Estimate) else None
-        self._make = make
+    @property
+    def verdict(self) -> str:
+        return "unknown" if self._stages is not None else self.whole.verdict
+
+    @property
+    def budget_bytes(self) -> int:
+        return 0 if self._stages is not None else self.whole.budget_bytes
+
+    @property
+    def known(self) -> TensorEstimate | Estimate | None:
+        """What was estimated until now."""
+        return self._tensors
+
+    @property
+    def tensors(self) -> TensorEstimate | Estimate:
+        if self._tensors is None:
+            assert self._stages is not None  # an estimate without stages is whole
+            self._tensors = self._stages.tensors()
+        return self._tensors
 
     @property
     def whole(self) -> Estimate:
         if self._whole is None:
-            assert self._make is not None  # an estimate without it is whole
-            self._whole = self._make()
+            assert self._stages is not None
+            self._whole = self.tensors if isinstance(self.tensors, Estimate) else self._stages.whole()
         return self._whole
 
     def is_of_same_run(self, other: StagedEstimate) -> bool:
         """Whether the whole estimates are equal, as far as can be said without computing them."""
-        return self.tensors is other.tensors and self._readings == other._readings
+        mine, theirs = self._stages, other._stages
+        if mine is None or theirs is None:
+            return self.tensors is other.tensors
+        return mine.basis == theirs.basis and (mine.origins == theirs.origins or not self.tensors.unknown)

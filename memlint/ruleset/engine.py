@@ -221,7 +221,7 @@ class Engine:
         estimated under older releases of its packages, if its releases are not known."""
         failures: list[Found] = []
         estimated = tuple(self._estimate(run, document, failures) for run in parsed.runs)
-        if not any(one.tensors.verdict == "out_of_memory" for one in estimated):
+        if not any(one.verdict == "out_of_memory" for one in estimated):
             return parsed, estimated, failures
         parsed = with_release_readings(parsed, [one.whole for one in estimated], format_.parse, context)
         return parsed, tuple(self._estimate(run, document, failures) for run in parsed.runs), failures
@@ -284,10 +284,10 @@ class Engine:
             yield from found
 
     def _with_fixes(self, found: list[Found], rule: Rule, format_: Format, parsed: Parsed, facts: Facts) -> list[Found]:
-        """What a rule found in a run, each with the fixes that the rule defines."""
+        """What a rule found in a run, each with the fixes that the rule defines, without figures."""
         from memlint.ruleset.rule_fixes import FixContext, fixes_of
 
-        fixes = fixes_of(rule.fixes(), FixContext(format_, parsed, facts, self.estimator))
+        fixes = fixes_of(rule.fixes(), FixContext(format_, parsed, facts))
         return [item._replace(finding=item.finding._replace(fixes=fixes)) for item in found]
 
     def _reads_any(self, rule: Rule, differing: frozenset[Read]) -> bool:

@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import Any
 
 from memlint.expressions.build import build
+from memlint.expressions.conjunction import is_figure
 from memlint.expressions.derived_facts import READERS
 from memlint.expressions.facts import Evaluate, Facts
 from memlint.expressions.values import equal
@@ -271,7 +272,9 @@ def _commonness(atom: Atom) -> int:
     if kind == "unlike":
         return 2 if get(_DEFAULTS, name) == value else 4
     if kind == "fact":
-        return 4 if atom in _COMMON or isinstance(value, bool) else 3 if name.startswith("estimate.") else 2
+        if is_figure([kind, name]):
+            return 5
+        return 4 if atom in _COMMON or isinstance(value, bool) else 3 if name == "estimate.verdict" else 2
     if atom in _COMMON or get(_DEFAULTS, name) == value:
         return 4
     return 2 if isinstance(value, bool) else 1

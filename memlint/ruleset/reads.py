@@ -68,7 +68,7 @@ def _reads_of_fact(name: str) -> Iterator[Read]:
         yield ("run", "sequence")
     elif name == "parallelism.is_certain":
         yield from (("run", "parallelism"), ("run", "readings"))
-    elif name.startswith("model.") and name != "model.adapted_in_tower":
+    elif name.startswith("model.") and name not in ("model.adapted_in_tower", "model.trains_nothing"):
         yield from (_MODEL, _ESTIMATE)
     else:
         yield _ALL

@@ -1,8 +1,9 @@
-"""Makes the fixes of a rule for one run: evaluates new values, asks the format for edits, estimates the new peak."""
+"""Makes the fixes of a rule for one run: evaluates new values and asks the format for edits. What a run needs after a
+fix is estimated later, for the fixes that are shown (`figured`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -12,7 +13,7 @@ from memlint.expressions.render import render
 from memlint.findings import Edit, Fix
 from memlint.formats.base import Format, Parsed
 from memlint.formats.fields import value_at
-from memlint.memory.values import Estimate
+from memlint.memory.values import Estimate, StagedEstimate
 from memlint.ruleset.rule import FixTemplate
 from memlint.run import UNKNOWN, Run, replace
 
@@ -25,11 +26,10 @@ class FixContext(NamedTuple):
     format: Format
     parsed: Parsed
     facts: Facts
-    estimator: Estimator
 
 
 def fixes_of(templates: tuple[FixTemplate, ...], context: FixContext) -> tuple[Fix, ...]:
-    """The fixes that apply to the run. A fix that would make it run out of memory is not offered."""
+    """The fixes that apply to the run."""
     made = (_fix(template, context) for template in templates)
     return tuple(fix for fix in made if fix is not None)
 
@@ -43,7 +43,7 @@ def _fix(template: FixTemplate, context: FixContext) -> Fix | None:
     if any(value is UNKNOWN for value in changes.values()) or any(value is UNKNOWN for *_, value in keys):
         return None
     edits = _edits(context, changes, keys)
-    fix = Fix(
+    return Fix(
         title=render(template.title, facts),
         edits=edits,
         changes=changes,
@@ -52,7 +52,6 @@ def _fix(template: FixTemplate, context: FixContext) -> Fix | None:
         quality=template.quality,
         note=template.note,
     )
-    return _with_peaks(fix, context) if changes else fix
 
 
 def _value(form: Form | None, facts: Facts) -> Any:
@@ -78,12 +77,19 @@ def _as_spelt(section: Any, pointer: tuple[str, ...]) -> tuple[str, ...]:
     return (".".join(pointer),) if any("." in str(name) for name in names) else pointer
 
 
-def _with_peaks(fix: Fix, context: FixContext) -> Fix | None:
+def figured(fixes: Iterable[Fix], run: Run, estimated: StagedEstimate, estimator: Estimator) -> Iterator[Fix]:
+    """The fixes with what the run needs after each of them. One that would make it run out of memory is left out."""
+    found = (_with_peaks(fix, run, estimated, estimator) for fix in fixes)
+    return (fix for fix in found if fix is not None)
+
+
+def _with_peaks(fix: Fix, run: Run, estimated: StagedEstimate, estimator: Estimator) -> Fix | None:
     """The fix with the memory that the run takes of its card before and after it; None if it would cause an OOM."""
-    before = context.facts.estimate
-    after = context.estimator(replace(context.facts.run, fix.changes))
-    if after.verdict == "out_of_memory" and (before is None or before.verdict != "out_of_memory"):
+    if not fix.changes:
+        return fix
+    before, after = estimated.whole, estimator(replace(run, fix.changes))
+    if after.verdict == "out_of_memory" != before.verdict:
         return None
-    if before is None or before.on_card is None or after.on_card is None:
+    if before.on_card is None or after.on_card is None:
         return fix
     return fix._replace(before=before.on_card, after=after.on_card, verdict_after=after.verdict)

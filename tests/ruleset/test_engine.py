@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memlint.expressions.facts import Facts
+from memlint.lint.analyse_file import uniform_analyser
 from memlint.memory.values import Estimate
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Analysis, Engine, analyse
@@ -101,10 +102,12 @@ def test_a_crash_of_a_fix_leaves_the_finding() -> None:
     text = RULE.format(when="sequence.length > 2048", at="sequence.length")
     fix = "fix: [{title: shorter, set: {sequence.length: 1024}}]\n"
     fixable = parse_rule(load((text + fix).encode(), "TST001.yaml", dialect="yaml12")[0])
-    workspace = in_memory({"train.yaml": CONFIG})
-    analysis = Engine((fixable,), estimator).analyse(workspace.documents("train.yaml")[0], workspace.context())
+    analyser = uniform_analyser(Engine((fixable,), estimator), {}, workspace=in_memory({"train.yaml": CONFIG}))
 
-    assert [finding.rule for finding in analysis.findings] == [INTERNAL_ERROR, "TST001"]
+    for first_fix in (False, True):
+        calls.clear()
+        found = analyser.analyse("train.yaml", first_fix=first_fix).findings
+        assert [(one.rule, one.fixes) for one in found] == [(INTERNAL_ERROR, ()), ("TST001", ())]
 
 
 def test_a_fix_carries_its_edits_and_the_run_that_it_leads_to() -> None:
@@ -113,7 +116,8 @@ def test_a_fix_carries_its_edits_and_the_run_that_it_leads_to() -> None:
         'fix: [{title: "cut at {sequence.length // 2}", set: {sequence.length: "=sequence.length // 2"}, safe: true}]\n'
     )
     fixable = parse_rule(load((text + fix).encode(), "TST001.yaml", dialect="yaml12")[0])
-    (found,) = run(fixable).findings[0].fixes
+    analyser = uniform_analyser(Engine((fixable,)), {}, workspace=in_memory({"train.yaml": CONFIG}))
+    (found,) = analyser.analyse("train.yaml", fixes=False).findings[0].fixes
 
     assert (found.title, dict(found.changes), found.safe) == ("cut at 2048", {"sequence.length": 2048}, True)
     assert [(edit.pointer, edit.action, edit.value) for edit in found.edits] == [(("cutoff_len",), "set", 2048)]

@@ -99,6 +99,11 @@ def _counted_model(run: Run) -> _WholeModel:
     return _WholeModel(units, parameters.total(units), parameters.total(units, trainable=True))
 
 
+def trains_nothing(run: Run) -> bool:
+    """Whether no parameter of the run's model trains; nothing is placed for that. Raises `MissingValue`."""
+    return _whole_model(run).trainable == 0
+
+
 def _place_model(run: Run) -> PlacedModel:
     whole = _whole_model(run)
     units = parallel.shard_units(run, whole.units)

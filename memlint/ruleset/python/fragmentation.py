@@ -54,7 +54,7 @@ FIELDS: Mapping[str, Any] = {
 def check(facts: Facts) -> Iterator[Hit]:
     """One hit where the verdict is "tight" without expandable segments and "fits" with them."""
     run = facts.run
-    if facts.tensors is None or facts.tensors.verdict != "tight" or run.stack.expandable_segments:
+    if facts.verdict != "tight" or run.stack.expandable_segments:
         return
     now = facts.estimate
     if now is None or now.device_high_bytes is None or not run.sequence.length_is_bound:

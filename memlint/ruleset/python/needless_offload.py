@@ -8,6 +8,7 @@ from typing import Any
 from memlint.expressions.facts import Facts
 from memlint.expressions.functions import FUNCTIONS
 from memlint.hardware.named import may_be_smaller
+from memlint.memory.card.device import usable_bytes
 from memlint.memory.estimate import estimate_unless_over
 from memlint.ruleset.rule import Hit
 from memlint.run import Run, replace
@@ -91,7 +92,7 @@ def _names_file(facts: Facts) -> bool:
 def check(facts: Facts) -> Iterator[Hit]:
     """One hit where the estimate without offloading ends well below the card, by the upper end of its interval."""
     run, offload = facts.run, facts.run.offload
-    if (offload.parameters, offload.optimizer) == ("none", "none") or facts.tensors is None:
+    if (offload.parameters, offload.optimizer) == ("none", "none") or not usable_bytes(run) or facts.estimated is None:
         return
     card = run.origins.get("hardware.gpu")
     if card is not None and may_be_smaller(card.detail):

@@ -56,7 +56,7 @@ FIELDS: Mapping[str, Any] = {
 
 def check(facts: Facts) -> Iterator[Hit]:
     """One hit if the verdict "fits" depends on assumed versions: under older ones the run is out of memory."""
-    if facts.tensors is None or facts.tensors.verdict != "fits" or facts.under is None:
+    if facts.verdict != "fits" or facts.under is None:
         return
     run, now = facts.run, facts.estimate
     if now is None or now.device_high_bytes is None:
