@@ -51,4 +51,5 @@ def foreign_flags(section: Section, schema: str, told: Iterable[Issue], program:
         more = f" and {len(foreign) - _MOST_NAMED} more" if len(foreign) > _MOST_NAMED else ""
         noun = "key" if len(foreign) == 1 else "keys"
         message = f"unknown {noun} {names}{more}: {program} refuses the command"
-        yield section.issue("unknown-key", message, foreign[0], on_key=True, where="it is not for a fork")
+        where = "it is not for a fork"
+        yield section.issue("unknown-key", message, foreign[0], severity="warning", on_key=True, where=where)

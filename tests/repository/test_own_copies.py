@@ -198,7 +198,7 @@ STAGE = '    stage: Literal["pt", "sft"] = field(default="sft")\n'
 
 @pytest.mark.parametrize(
     ("word", "fields", "severities"),
-    [("lb", STAGE, []), ("lbs", STAGE, ["info"]), ("lbs", "    finetuning_type: str = 'lora'\n", ["error"])],
+    [("lb", STAGE, []), ("lbs", STAGE, ["info"]), ("lbs", "    finetuning_type: str = 'lora'\n", ["warning"])],
     ids=["asked for", "declared", "not declared"],
 )
 def test_a_stage_of_a_fork(word: str, fields: str, severities: list[str]) -> None:

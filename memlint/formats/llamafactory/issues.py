@@ -151,13 +151,17 @@ def _foreign_keys(view: LlamaFactoryConfig, issues: tuple[Issue, ...]) -> tuple[
     if not foreign or has_copy(view.context):
         return issues
     if len(foreign) < _SEVERAL:
-        said = {issue: issue._replace(message=issue.message + _REFUSED, where=_NO_FORK) for issue in foreign}
+        said = {issue: _unless_of_a_fork(issue, issue.message + _REFUSED) for issue in foreign}
         return tuple(said.get(issue, issue) for issue in issues)
     names = [f"`{issue.pointer[-1]}`" for issue in foreign]
     more = f" and {len(names) - _SEVERAL} more" if len(names) > _SEVERAL else ""
     message = f"unknown keys {', '.join(names[:_SEVERAL])}{more}{_REFUSED}"
     rest = tuple(issue for issue in issues if issue not in foreign)
-    return (foreign[0]._replace(message=message, where=_NO_FORK), *rest)
+    return (_unless_of_a_fork(foreign[0], message), *rest)
+
+
+def _unless_of_a_fork(issue: Issue, message: str) -> Issue:
+    return issue._replace(severity="warning", message=message, where=_NO_FORK)
 
 
 def _is_declared(view: LlamaFactoryConfig, issue: Issue) -> bool:
