@@ -34,9 +34,10 @@ def verl_issues(config: VerlConfig) -> tuple[Issue, ...]:
 
 
 def _as_read(issue: Issue, config: VerlConfig) -> Issue:
-    """A warning about a word where true or false is asked: no type is checked, and Python takes any text for true."""
+    """A warning about a word or a number where true or false is asked: no type is checked, and Python takes any text,
+    and any number but 0, for true."""
     value = value_at(config.own.value, issue.pointer)
-    if issue.code == "wrong-type" and isinstance(value, str) and value and _TRUTH in issue.message:
+    if issue.code == "wrong-type" and isinstance(value, str | int | float) and value and _TRUTH in issue.message:
         return issue._replace(severity="warning", message=f"{issue.message}, which Python takes for true")
     return issue
 

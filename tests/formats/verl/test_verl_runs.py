@@ -639,10 +639,11 @@ def test_a_copy_of_verl_may_take_words_of_its_own(word: str, in_copy: list[str])
     assert codes(verl.parse(value, copy.context()), "error") == in_copy
 
 
-def test_a_word_where_a_truth_value_is_asked_is_a_warning() -> None:
-    parsed = verl.parse(document(changed(GRPO, trainer__val_before_train="ture")), known())
+@pytest.mark.parametrize(("value", "got"), [("ture", "the string 'ture'"), (2, "2")])
+def test_what_is_no_truth_value_where_one_is_asked_is_a_warning(value: object, got: str) -> None:
+    parsed = verl.parse(document(changed(GRPO, trainer__val_before_train=value)), known())
     (issue,) = parsed.issues
-    assert issue.severity == "warning" and issue.message.endswith("'ture', which Python takes for true")
+    assert issue.severity == "warning" and issue.message.endswith(f"{got}, which Python takes for true")
 
 
 @pytest.mark.parametrize(("release", "degree"), [((0, 7), 1), ((0, 8), 4), ((0, 9), 4)])
