@@ -27,6 +27,8 @@ blocks of other lengths until the card is full: replayed over the lengths of suc
 the same tensors of the longest sample alone reserve 16 (memory/card/allocator.py, Yi 6B up to 4,096 tokens). Such a
 figure above the interval is `kept`.
 
+Rows whose file is a Python script say in it what the authors' program calls, where no file of settings can.
+
 `cards_of_a_model`: each process had its layers on so many cards, which settings in a file cannot say.
 
 `why` says why a figure lies outside of its interval. One below is counted as `shorter` where the interval of the same
@@ -52,6 +54,7 @@ from tests.comparisons.threads import GIB, MAIN, analyser_of
 FIGURES = Path(__file__).resolve().parents[1] / "data" / "published_figures.jsonl"
 CARD = "H200"  # larger than any figure, so that no interval is cut at the card
 SCRIPT = "train.sh"  # where a row is a command
+PROGRAM = "train.py"  # where it is what a Python script calls
 ROUNDING = 0.5  # GiB: most comments have whole GiB
 
 
@@ -69,7 +72,7 @@ def figures() -> Iterator[tuple[dict[str, Any], Estimate]]:
 
 
 def _estimate(row: dict[str, Any]) -> Estimate:
-    main = MAIN if MAIN in row["files"] else SCRIPT
+    main = next(name for name in (MAIN, SCRIPT, PROGRAM) if name in row["files"])
     return analyser_of(row, {}, Engine(())).analyse(main, fixes=False).analyses[0].estimates[0]
 
 
