@@ -26,7 +26,19 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.comparisons.random_plans import RESULTS, Case, Changed, Key, Row, beside, changed, config_of, drawn, kept
+from tests.comparisons.random_plans import (
+    RESULTS,
+    Case,
+    Changed,
+    Key,
+    Row,
+    as_simulated,
+    beside,
+    changed,
+    config_of,
+    drawn,
+    kept,
+)
 
 
 def main() -> int:
@@ -74,7 +86,7 @@ def _compared(
         from benchmarks.referee.plan_steps import peak
 
         try:
-            known[key] = peak(one.run, config_of(case, one))
+            known[key] = peak(as_simulated(one.run), config_of(case, one))
         except UnsupportedRun as reason:
             counts[f"not simulated: {reason}"] += 1
             return

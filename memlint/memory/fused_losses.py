@@ -17,34 +17,56 @@ TILE_COLUMNS = 32768  # of a fused head's tile of logits: trl 1.16 trainer/utils
 def fused_loss(context: LayerContext, loss: LossShape, normed: Value) -> Profile:
     """Loss and output projection together, one chunk of tokens at a time: the whole logits never exist.
 
-    Liger computes the gradients of hidden states and head in the forward (liger_kernel 0.8.5
-    ops/fused_linear_cross_entropy.py); chunked losses recompute each chunk in backward.
+    Liger computes the gradients of hidden states and head in the forward, writes that of the logits over them, and adds
+    the head's in place (liger_kernel 0.8.5 ops/fused_linear_cross_entropy.py); 0.6.2 to 0.8.0 made a tensor of it
+    first, in the forward alone. Chunked losses recompute each chunk in backward.
     """
+    if loss.kind == "chunked":
+        return _chunked(context, loss, normed)
     if loss.kind == "liger" and loss.selection:
         return _blocks(context, loss, normed)
     tape, autocast_width = context.tape, context.kernels.autocast_width
     head = context.linears["head"].weight
-    copies = (("logits_chunk", FP32_BYTES),) * (3 if loss.kind == "chunked" else 1)
-    if loss.kind != "chunked":
-        copies += (("logits_chunk", autocast_width or normed.width),)
-    chunk_temporaries = copies + (
-        ((head.extent, autocast_width),) if autocast_width and autocast_width != head.width else ()
-    )
-    forward_gradients: list[Value] = []
+    cast = _cast_head(context)
+    temporaries: tuple[tuple[str, int], ...] = (("logits_chunk", autocast_width or normed.width),) + cast
+    temporaries += (("logits_chunk", FP32_BYTES),) if loss.kind != "liger" else ()
+    forward_gradients = [tape.new("hidden", normed.width)]
     gradients: tuple[ParameterGradient, ...] = ()
     if head.trainable:
-        chunk_temporaries += ((head.extent, autocast_width or head.width),)
+        if cast or loss.kind != "liger":
+            temporaries += ((head.extent, autocast_width or head.width),)
         gradients = (ParameterGradient(head.extent, head.width, head.width),)
-    if loss.kind != "chunked":
-        forward_gradients.append(tape.new("hidden", normed.width))
-        if head.trainable:
-            forward_gradients.append(tape.new(head.extent, head.width))
-    tape.spike(*chunk_temporaries)
+        forward_gradients.append(tape.new(head.extent, head.width))
+    tape.spike(*temporaries)
     found = tape.new("scalar", FP32_BYTES)
-    recomputed = chunk_temporaries if loss.kind == "chunked" else ()
-    tape.node((found,), (normed,), (normed,) if loss.kind == "chunked" else (), recomputed, weights=gradients)
+    tape.node((found,), (normed,), weights=gradients)
     tape.drop(normed)
     return finish(tape, loss, Value.external("scalar", FP32_BYTES), found, tuple(forward_gradients))
+
+
+def _cast_head(context: LayerContext) -> tuple[tuple[str, int], ...]:
+    """The head's copy in the dtype of the product, where autocast makes one."""
+    head, width = context.linears["head"].weight, context.kernels.autocast_width
+    return ((head.extent, width),) if width and width != head.width else ()
+
+
+def _chunked(context: LayerContext, loss: LossShape, normed: Value) -> Profile:
+    """Chunks that are checkpointed: the forward has a chunk's fp32 logits and their log-softmax, the backward the
+    gradients of both as well, and after them the chunk's gradient of the head beside that of the chunks before."""
+    tape, head = context.tape, context.linears["head"].weight
+    cast, half = _cast_head(context), context.kernels.autocast_width or normed.width
+    logits = ("logits_chunk", FP32_BYTES)
+    tape.spike(logits, logits, *cast)
+    scored, found = tape.new("scalar", FP32_BYTES), tape.new("scalar", FP32_BYTES)
+    products: tuple[tuple[str, int], ...] = (("logits_chunk", half), *cast)
+    gradients: tuple[ParameterGradient, ...] = ()
+    if head.trainable:
+        products += ((head.extent, half),)
+        gradients = (ParameterGradient(head.extent, head.width, head.width),)
+    tape.node((scored,), (normed,), (normed,), products)
+    tape.node((found,), (scored,), (), (logits, logits, logits, *cast), weights=gradients)
+    tape.drop(normed, scored)
+    return finish(tape, loss, Value.external("scalar", FP32_BYTES), found)
 
 
 def block_elements(tokens: int, words: int) -> int:

@@ -17,8 +17,9 @@ _HALF_BYTES = 2
 
 def log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple[Value, Value]:
     """`logits.to(float32)[:, :-1].log_softmax(-1)`, its result saved; all converted logits stay until the loss is made
-    (LLaMA-Factory 0.9.5 train/dpo/trainer.py:185, train/trainer_utils.py:620). TRL computes in the dtype that the model
-    returns. Returns what the loop holds as well."""
+    (LLaMA-Factory 0.9.5 train/dpo/trainer.py:185, train/trainer_utils.py:620). KTO's logits of a sample's own answers
+    wait while mismatched ones are scored (train/kto/trainer.py, concatenated_forward). TRL computes in the dtype that
+    the model returns. Returns what the loop holds as well."""
     width = FP32_BYTES if loss.scores_in_fp32 else logits.width
     scored = ops.cast(tape, logits, width)
     tape.drop(logits)
@@ -36,7 +37,7 @@ def log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple[Value
     found = tape.new("scalar", FP32_BYTES)
     tape.node((found,), (log_probabilities, *likelihood), (log_probabilities,))
     if loss.runs_reference:  # its logits and their log-softmax
-        tape.spike(("logits", width), ("logits", width))
+        tape.spike(*((("logits", width),) * (3 if loss.scores_mismatched else 2)))
     tape.drop(log_probabilities, sliced)
     if loss.keeps_logits:
         return found, scored

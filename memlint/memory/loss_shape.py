@@ -61,6 +61,7 @@ class LossShape(NamedTuple):
     # Log-probabilities of tokens: preference and reinforcement learning.
     runs_reference: bool = False  # a reference forward runs while the policy's graph is alive
     reference_converted: bool = True  # as `run.Loss.reference_converted`
+    scores_mismatched: bool = False  # KTO: a forward on answers of other samples follows that on a sample's own
     likelihood_of_chosen: bool = False  # of the answers that are preferred, beside their log-probabilities
     selection: str = ""  # as `run.Loss.selection`
     scores_in_fp32: bool = True  # as `run.Loss.scores_in_fp32`, or the model returns fp32

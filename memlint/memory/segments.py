@@ -418,6 +418,7 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         stage=_loss_stage(run),
         label_smoothing=run.loss.label_smoothing > 0 and run.method.stage in ("pt", "sft"),
         runs_reference=runs_reference_forward(run),
+        scores_mismatched=run.method.stage == "kto",
         likelihood_of_chosen=run.loss.likelihood_of_chosen,
         selection=run.loss.selection,
         scores_in_fp32=run.loss.scores_in_fp32 or bool(run.precision.outputs_to_fp32),

@@ -81,8 +81,8 @@ class FusedLinear(torch.autograd.Function):  # type: ignore[misc]
             part = hidden[start : start + chunk]
             logits = part @ weight.t()
             grad_hidden[start : start + chunk] = logits @ weight
-            if grad_weight is not None:
-                grad_weight += torch.mm(logits.t(), part)
+            rows = part.to(logits.dtype) if grad_weight is not None else None  # `addmm` adds to the gradient in place
+            del rows, logits  # the chunks share one buffer
         ctx.save_for_backward(grad_hidden, grad_weight)
         return losses.sum()
 

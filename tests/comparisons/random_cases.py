@@ -44,6 +44,30 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen3_moe": {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "head_dim": 32},
 }
+# Others, which seeds from FIRST_OF_OTHERS on draw, with more losses.
+OTHERS: dict[str, dict[str, Any]] = {
+    "arcee": {},
+    "ernie4_5": {"head_dim": 32},
+    "glm": {"head_dim": 32, "pad_token_id": 0},
+    "glm4": {"head_dim": 32, "pad_token_id": 0},
+    "gpt_oss": {"head_dim": 32, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "granitemoe": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "helium": {"head_dim": 32},
+    "hunyuan_v1_dense": {"head_dim": 32},
+    "nemotron": {},
+    "olmo": {},
+    "olmo3": {},
+    "olmoe": {"num_experts": 8, "num_experts_per_tok": 2},
+    "qwen2_moe": {
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 64,
+        "shared_expert_intermediate_size": 128,
+    },
+    "seed_oss": {"head_dim": 32},
+    "smollm3": {"pad_token_id": 0},
+}
+FIRST_OF_OTHERS = 900_000
 _TARGETS = (("all-linear",), ("q_proj", "v_proj"), ("q_proj", "k_proj", "v_proj", "o_proj"))
 
 
@@ -56,8 +80,9 @@ class Case(NamedTuple):
 def case(seed: int) -> Case:
     """The case of a seed: the same on every machine."""
     draw = random.Random(seed)
-    family = draw.choice(sorted(FAMILIES))
-    config = {"model_type": family, **_sizes(draw), **FAMILIES[family]}
+    families = FAMILIES if seed < FIRST_OF_OTHERS else OTHERS
+    family = draw.choice(sorted(families))
+    config = {"model_type": family, **_sizes(draw), **families[family]}
     kind = draw.choice(("full", "lora", "lora", "freeze"))
     pure = draw.random() < 0.4
     trainable = "bfloat16" if pure else "float32"
@@ -86,12 +111,15 @@ def case(seed: int) -> Case:
         parallelism=Parallelism(1, 1, 1),
         evaluation=Evaluation(enabled=False),
     )
+    if seed >= FIRST_OF_OTHERS:
+        chosen = draw.choice(("plain", "liger", "chunked"))
+        run = run._replace(loss=Loss(chosen, chunk_tokens=256 if chosen == "chunked" else 0))
     return Case(seed, config, run)
 
 
 def _attention(family: str, drawn: str) -> str:
-    """Gemma 2 has no sdpa in transformers 5.23 (Gemma2PreTrainedModel._supports_sdpa)."""
-    return "eager" if family == "gemma2" and drawn == "sdpa" else drawn
+    """Gemma 2 and gpt-oss have no sdpa in transformers 5.23 (`_supports_sdpa` of their classes)."""
+    return "eager" if family in ("gemma2", "gpt_oss") and drawn == "sdpa" else drawn
 
 
 def _sizes(draw: random.Random) -> dict[str, Any]:

@@ -285,12 +285,18 @@ class Row(NamedTuple):
         return self.after.verdict != "fits" or self.simulated + added <= ROUNDING * self.after.budget_bytes
 
 
+def as_simulated(run: Run) -> Run:
+    """The run with the model code of the installed release, which is what a simulation has: attention that a release
+    does not know, layers that are rewritten."""
+    return replace(run, _SIMULATED_CODE) if run.stack.transformers else run
+
+
 def beside(one: Changed, simulated: int) -> Row:
-    """The written run beside its simulated step, whose model code is of the installed release."""
-    estimate = closed_form(replace(one.run, _SIMULATED_CODE)) if one.run.stack.transformers else one.after
+    """The written run beside its simulated step, both with the model code of the installed release."""
+    estimate = closed_form(as_simulated(one.run)) if one.run.stack.transformers else one.after
     closed = max(phase.allocated_bytes for phase in estimate.phases if phase.name in SIMULATED)
     low = min(closed, estimate.allocated_low_bytes or closed)
-    return Row(one.title, low, closed, simulated, one.after)
+    return Row(one.title, low, closed, simulated, estimate)
 
 
 def config_of(case: Case, one: Changed) -> Mapping[str, Any]:
