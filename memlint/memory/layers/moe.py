@@ -169,15 +169,26 @@ def _inner(
         active = activate(context, shape.activation, expanded)
         tape.drop(expanded)
         return active
+    if context.family.experts.clamps_gate:
+        return _biased_inner(context, experts["gate_up"], chosen, kept_weights)
     gate_and_up = _product(context, chosen, experts["gate_up"], "chosen_inner*2", kept_weights)
     gate, up = ops.split(tape, gate_and_up, ("chosen_inner", "chosen_inner"))
-    if context.family.experts.clamps_gate:
-        found = _clamped(tape, gate, up)
-        tape.drop(gate_and_up, gate, up)
-        return found
     active = activate(context, shape.activation, gate)
     found = ops.multiply(tape, active, up)
     tape.drop(gate_and_up, gate, up, active)
+    return found
+
+
+def _biased_inner(context: LayerContext, gate_up: Parameter, chosen: Value, kept_weights: list[Value]) -> Value:
+    """gpt-oss's experts: beside a grouped product a Python variable holds the biases of all chosen rows while the gate
+    is computed (transformers 5.23 integrations/moe.py, grouped_mm_experts_forward, `selected_biases`)."""
+    tape = context.tape
+    grouped_product = context.kernels.experts == "grouped_mm"
+    biases = (tape.new("chosen_inner*2", gate_up.width or chosen.width),) if grouped_product else ()
+    gate_and_up = _product(context, chosen, gate_up, "chosen_inner*2", kept_weights)
+    gate, up = ops.split(tape, gate_and_up, ("chosen_inner", "chosen_inner"))
+    found = _clamped(tape, gate, up)
+    tape.drop(*biases, gate_and_up, gate, up)
     return found
 
 
