@@ -47,8 +47,10 @@ def test_reinforcement_learning_has_rows_of_four_frameworks() -> None:
 
 
 def test_notebooks_of_unsloth_reserve_what_they_printed() -> None:
-    found = [(row, where) for row, _, where in rows() if "release" in row]
+    """Scripts that compare texts, or quantise while they train, have a lower bound. A model is not in the catalog, and
+    one figure is of other settings than its notebook's."""
+    found = [(row, where) for row, _, where in rows() if "release" in row and "unslothai" in row["source"]]
     counts = Counter(where for _, where in found)
-    assert counts["inside"] >= 45 and counts["shorter"] <= 21 and counts["bound"] <= 3
-    assert counts["unknown"] == counts["below"] == counts["BELOW BOUND"] == 0
+    assert counts["inside"] >= 49 and counts["shorter"] <= 21 and counts["bound"] <= 13
+    assert counts["unknown"] == counts["below"] == 1 and counts["BELOW BOUND"] == 0
     assert [row["release"] for row, where in found if where == "ABOVE"] == ["2024.1"]  # with PyTorch 2.1
