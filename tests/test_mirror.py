@@ -73,7 +73,7 @@ COVERED = {
     ),
     "tests/formats/skyrl/test_skyrl_runs.py": (
         *("formats.skyrl.behaviour", "formats.skyrl.config", "formats.skyrl.format", "formats.skyrl.keys"),
-        *("formats.skyrl.reading", "formats.skyrl.refused", "formats.skyrl.roles"),
+        *("formats.skyrl.reading", "formats.skyrl.refused", "formats.skyrl.roles", "formats.section_edits"),
     ),
     "tests/formats/torchtitan/test_torchtitan_runs.py": (
         *("formats.torchtitan.format", "formats.torchtitan.keys", "formats.torchtitan.reading"),

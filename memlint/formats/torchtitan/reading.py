@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memlint.formats.base import named_model
 from memlint.formats.fields import STATED_MODEL, Fields
-from memlint.formats.torchtitan import behaviour, models
+from memlint.formats.torchtitan import behaviour, families
 from memlint.formats.torchtitan.config import TitanConfig
 from memlint.run import UNKNOWN, Origin
 
@@ -30,10 +30,10 @@ KEPT = ("q_proj", "v_proj", "attention", "gate_proj", "down_proj")
 def read_model(fields: Fields, config: TitanConfig) -> None:
     """The model starts from random weights, unless a checkpoint is loaded into it."""
     name, flavor = config.text(NAME), config.text(FLAVOR)
-    found = models.named(name, flavor)
+    found = families.named(name, flavor)
     known = found or config.context.model_name
     fields.put("model.from_scratch", True, Origin("framework", detail="TorchTitan: init_weights"))
-    fields.put("attention.implementation", models.attention(flavor), config.origin(FLAVOR))
+    fields.put("attention.implementation", families.attention(flavor), config.origin(FLAVOR))
     if not known:
         reason = f"the flavor `{flavor}` of `{name}` is not known here"
         fields.unknown("model.name", reason)
@@ -42,7 +42,7 @@ def read_model(fields: Fields, config: TitanConfig) -> None:
     fields.put("model.name", known, config.origin(FLAVOR) if found else STATED_MODEL)
     architecture, origin = named_model(config.context, known, config.section.document.path)
     fields.put("model.architecture", UNKNOWN if architecture is None else architecture, origin)
-    if found and models.has_experts(name, flavor):
+    if found and families.has_experts(name, flavor):
         fields.put("stack.unmodelled", "TorchTitan's own experts", config.origin(NAME))
         fields.put("stack.unmodelled_adds", True, config.origin(NAME))
 
@@ -136,7 +136,7 @@ def read_checkpointing(fields: Fields, config: TitanConfig) -> None:
         mode = "full"
     known = mode if mode in ("none", "full", "selective") else "selective"
     fields.put("checkpointing.mode", known, config.origin(MODE))
-    if mode == "selective" and option == "op" and not models.has_experts(config.text(NAME), config.text(FLAVOR)):
+    if mode == "selective" and option == "op" and not families.has_experts(config.text(NAME), config.text(FLAVOR)):
         fields.put("checkpointing.keeps", KEPT, config.origin(OPTION))
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from memlint.formats import recognise
 from memlint.formats.base import Parsed
 from memlint.formats.torchtitan import format as torchtitan
-from memlint.formats.torchtitan.models import named
+from memlint.formats.torchtitan.families import named
 from memlint.formats.torchtitan.reading import KEPT
 from memlint.memory.estimate import estimate
 from memlint.repository.workspace import in_memory
