@@ -283,13 +283,16 @@ def _runs(
 
 
 _TRIES = frozenset({"dry_run", "dryrun"})
+_SWEEPS = "multirun"  # Hydra's
 
 
 def _shown(starts: Sequence[ProgramStart], config: str) -> list[CommandLine]:
     """The command lines that start a program with the config at `config` (without any config if that is ""). If all
-    have words that are not known, or if there are more than MAX_STARTS, what they agree on. An example in the program's
+    have words that are not known, or if there are more than MAX_STARTS, what they agree on; of commands that override
+    a configuration's values, the first ones. An example in the program's
     docstring counts where no script starts it, and none that only tries the program out (`--dry-run`)."""
     starts = [one for one in starts if not _TRIES & one.line.options.keys()]
+    starts = [one for one in starts if _SWEEPS not in one.line.options] or starts  # what a sweep overrides is not seen
     if any(is_script(one.line.page) for one in starts):
         starts = [one for one in starts if one.line.page != one.program]
     if config:
@@ -300,7 +303,10 @@ def _shown(starts: Sequence[ProgramStart], config: str) -> list[CommandLine]:
     lines: dict[str, CommandLine] = {}
     for line in sorted((one.line for one in clear or chosen), key=lambda line: not is_script(line.page)):
         lines.setdefault(repr(_words(line)), line)  # of equal ones, a script's: what it says is said there
-    return list(lines.values()) if clear and len(lines) <= MAX_STARTS else _agreed(list(lines.values()))
+    overrides = any(line.overrides for line in lines.values())  # of a configuration, which no command leaves as it is
+    if clear and (len(lines) <= MAX_STARTS or overrides):
+        return list(lines.values())[:MAX_STARTS]
+    return _agreed(list(lines.values()))
 
 
 def _agreed(lines: Sequence[CommandLine]) -> list[CommandLine]:
