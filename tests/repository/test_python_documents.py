@@ -1241,23 +1241,6 @@ def test_a_command_that_only_tries_a_program_out_is_no_run_of_it() -> None:
         assert document.value["per_device_train_batch_size"] == batch
 
 
-def test_hydra_makes_what_trains() -> None:
-    """The script names neither the class with the loop nor the model: its configuration does."""
-    files = {
-        "train.py": "import hydra\n\n@hydra.main(config_path='conf', config_name='a')\ndef main(cfg):\n"
-        "    trainer = hydra.utils.instantiate(cfg.trainer)\n    trainer.fit()\n\nmain()\n",
-        "conf/a.yaml": "trainer:\n  _target_: own.loops.Loop\n  name: Qwen/Qwen2.5-0.5B\n  batch: 6\n",
-        "own/loops.py": "import torch\nfrom transformers import AutoModelForCausalLM\nclass Loop:\n"
-        "    def __init__(self, name, batch):\n"
-        "        self.model = AutoModelForCausalLM.from_pretrained(name)\n        self.batch = batch\n"
-        "    def fit(self):\n        optimizer = torch.optim.AdamW(self.model.parameters())\n"
-        "        for rows in torch.utils.data.DataLoader(load(), batch_size=self.batch):\n"
-        "            self.model(**rows).loss.backward()\n            optimizer.step()\n",
-    }
-    (found,) = in_memory(files).documents("train.py")
-    assert (found.value["model_name_or_path"], found.value["per_device_train_batch_size"]) == ("Qwen/Qwen2.5-0.5B", 6)
-
-
 def test_rloo_s_model_is_its_policy() -> None:
     code = (
         "from trl import RLOOConfig, RLOOTrainer\nfrom transformers import AutoModelForCausalLM\n"

@@ -76,9 +76,6 @@ _MODEL_MADE = re.compile(
     r"scaled_dot_product_attention|\bclass \w*(?:Attention|Attn|GPT|Llama|LLaMA|Transformer)\w*\s*[(:]"
     r"|\b\w*(?:GPT|Llama|LLaMA|Transformer)\w*\s*\(|\binstantiate\s*\("
 )
-# A program of Hydra whose configuration names the classes that train.
-_COMPOSES = re.compile(r"^@hydra\.main\b", re.MULTILINE)
-_INSTANTIATES = re.compile(r"\btrain\w*\s*=\s*(?:hydra\.utils\.)?instantiate\s*\(")
 _OF_WORDS = re.compile(r"vocab|token", re.IGNORECASE)
 _IS_SCRIPT = re.compile(r"__main__|\.(?:run|main)\(|\bmain\(|^\s*(?:hydra|fire|typer|click)", re.MULTILINE)
 _IMPORTS = re.compile(r"^[\s\"]*(?:from\s+([.\w]+)\s+import|import\s+([.\w]+))", re.MULTILINE)
@@ -128,8 +125,6 @@ def may_train(path: str, text: str, read: Callable[[str], str | None]) -> bool:
         return True
     if _DIFFUSES.search(text):
         return False
-    if _COMPOSES.search(text) and _INSTANTIATES.search(text):
-        return True
     if _LOOP.search(text) and _has_model(text):
         return True
     if not path.endswith(".ipynb") and not _IS_SCRIPT.search(text) and not _LOOP.search(text):
