@@ -1242,23 +1242,6 @@ def test_a_command_that_only_tries_a_program_out_is_no_run_of_it() -> None:
         assert document.value["per_device_train_batch_size"] == batch
 
 
-def test_hydra_makes_what_trains() -> None:
-    """The script names neither the class with the loop nor the model: its configuration does."""
-    files = {
-        "train.py": "import hydra\n\n@hydra.main(config_path='conf', config_name='a')\ndef main(cfg):\n"
-        "    trainer = hydra.utils.instantiate(cfg.trainer)\n    trainer.fit()\n\nmain()\n",
-        "conf/a.yaml": "trainer:\n  _target_: own.loops.Loop\n  name: Qwen/Qwen2.5-0.5B\n  batch: 6\n",
-        "own/loops.py": "import torch\nfrom transformers import AutoModelForCausalLM\nclass Loop:\n"
-        "    def __init__(self, name, batch):\n"
-        "        self.model = AutoModelForCausalLM.from_pretrained(name)\n        self.batch = batch\n"
-        "    def fit(self):\n        optimizer = torch.optim.AdamW(self.model.parameters())\n"
-        "        for rows in torch.utils.data.DataLoader(load(), batch_size=self.batch):\n"
-        "            self.model(**rows).loss.backward()\n            optimizer.step()\n",
-    }
-    (found,) = in_memory(files).documents("train.py")
-    assert (found.value["model_name_or_path"], found.value["per_device_train_batch_size"]) == ("Qwen/Qwen2.5-0.5B", 6)
-
-
 def test_rloo_s_model_is_its_policy() -> None:
     code = (
         "from trl import RLOOConfig, RLOOTrainer\nfrom transformers import AutoModelForCausalLM\n"
@@ -1272,16 +1255,17 @@ def test_rloo_s_model_is_its_policy() -> None:
     assert (found.value["model_name_or_path"], found.value["lora_r"]) == ("Qwen/Qwen2.5-0.5B", 4)
 
 
-def test_what_commands_override_differently_is_not_known() -> None:
+def test_commands_that_override_differently_are_runs_of_their_own() -> None:
     script = SFT.replace("per_device_train_batch_size=2", "per_device_train_batch_size=cfg.batch")
     body = "".join(f"    {line}\n" for line in script.splitlines())
     main = "@hydra.main(config_path='conf', config_name='a')\ndef main(cfg):\n"
     lines = "".join(f"python train.py batch={number} rows=3\n" for number in range(1, 7))
+    lines += "python train.py --multirun batch=7,8\n"
     files = {
         "train.py": f"import hydra\n\n{main}{body}\nmain()\n",
         "conf/a.yaml": "batch: 48\nrows: 2\n",
     }
-    for page, batch in (("", 48), (lines, "${per_device_train_batch_size}")):
+    for page, batches in (("", [48]), (lines, [1, 2, 3, 4])):
         workspace = in_memory({**files, "README.md": page})
         found = workspace.documents("train.py") or workspace.config_runs("conf/a.yaml")
-        assert found[0].value["per_device_train_batch_size"] == batch
+        assert [one.value["per_device_train_batch_size"] for one in found] == batches

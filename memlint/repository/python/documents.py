@@ -76,9 +76,6 @@ _MODEL_MADE = re.compile(
     r"scaled_dot_product_attention|\bclass \w*(?:Attention|Attn|GPT|Llama|LLaMA|Transformer)\w*\s*[(:]"
     r"|\b\w*(?:GPT|Llama|LLaMA|Transformer)\w*\s*\(|\binstantiate\s*\("
 )
-# A program of Hydra whose configuration names the classes that train.
-_COMPOSES = re.compile(r"^@hydra\.main\b", re.MULTILINE)
-_INSTANTIATES = re.compile(r"\btrain\w*\s*=\s*(?:hydra\.utils\.)?instantiate\s*\(")
 _OF_WORDS = re.compile(r"vocab|token", re.IGNORECASE)
 _IS_SCRIPT = re.compile(r"__main__|\.(?:run|main)\(|\bmain\(|^\s*(?:hydra|fire|typer|click)", re.MULTILINE)
 _IMPORTS = re.compile(r"^[\s\"]*(?:from\s+([.\w]+)\s+import|import\s+([.\w]+))", re.MULTILINE)
@@ -129,8 +126,6 @@ def may_train(path: str, text: str, read: Callable[[str], str | None]) -> bool:
         return True
     if _DIFFUSES.search(text):
         return False
-    if _COMPOSES.search(text) and _INSTANTIATES.search(text):
-        return True
     if _LOOP.search(text) and _has_model(text):
         return True
     if not path.endswith(".ipynb") and not _IS_SCRIPT.search(text) and not _LOOP.search(text):
@@ -284,13 +279,16 @@ def _runs(
 
 
 _TRIES = frozenset({"dry_run", "dryrun"})
+_SWEEPS = "multirun"  # Hydra's
 
 
 def _shown(starts: Sequence[ProgramStart], config: str) -> list[CommandLine]:
     """The command lines that start a program with the config at `config` (without any config if that is ""). If all
-    have words that are not known, or if there are more than MAX_STARTS, what they agree on. An example in the program's
+    have words that are not known, or if there are more than MAX_STARTS, what they agree on; of commands that override
+    a configuration's values, the first ones. An example in the program's
     docstring counts where no script starts it, and none that only tries the program out (`--dry-run`)."""
     starts = [one for one in starts if not _TRIES & one.line.options.keys()]
+    starts = [one for one in starts if _SWEEPS not in one.line.options] or starts  # what a sweep overrides is not seen
     if any(is_script(one.line.page) for one in starts):
         starts = [one for one in starts if one.line.page != one.program]
     if config:
@@ -301,7 +299,10 @@ def _shown(starts: Sequence[ProgramStart], config: str) -> list[CommandLine]:
     lines: dict[str, CommandLine] = {}
     for line in sorted((one.line for one in clear or chosen), key=lambda line: not is_script(line.page)):
         lines.setdefault(repr(_words(line)), line)  # of equal ones, a script's: what it says is said there
-    return list(lines.values()) if clear and len(lines) <= MAX_STARTS else _agreed(list(lines.values()))
+    overrides = any(line.overrides for line in lines.values())  # of a configuration, which no command leaves as it is
+    if clear and (len(lines) <= MAX_STARTS or overrides):
+        return list(lines.values())[:MAX_STARTS]
+    return _agreed(list(lines.values()))
 
 
 def _agreed(lines: Sequence[CommandLine]) -> list[CommandLine]:
