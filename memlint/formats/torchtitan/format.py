@@ -19,7 +19,7 @@ from memlint.formats.unread_texts import unread_texts
 from memlint.run import Origin, Run
 from memlint.source.document import Document
 
-__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "skips_rule"]
+__all__ = ["DIALECT", "NAME", "SCHEMA", "copy_of", "edits", "parse", "recognise", "skips_rule"]
 
 _MODES = ("none", "selective", "full", "memory_budget")
 DIALECT = "yaml12"  # of no file: TOML says by itself what is text
@@ -46,6 +46,10 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
     from memlint.formats.torchtitan.edits import titan_edits  # writes keys back: for fixes
 
     return titan_edits(parsed, run, changes)
+
+
+def copy_of(rule: str, context: Context) -> str:
+    return "TorchTitan" if has_copy(context) else ""
 
 
 def skips_rule(rule: str, document: Document, context: Context) -> bool:

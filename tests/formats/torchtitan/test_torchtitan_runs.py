@@ -199,7 +199,10 @@ def test_what_it_refuses_is_reported(changes: dict[str, Any], said: str) -> None
 def test_a_copy_or_a_module_of_ones_own_may_have_more_keys() -> None:
     assert parsed({"training.mine": "2", "job.custom_config_module": '"my.config"'}).issues == ()
     copy = {"/torchtitan/train.py": "def main(): ...\n"}
-    assert torchtitan.parse(*loaded({"training.mine": "2"}, copy)).issues == ()
+    found, context = loaded({"training.mine": "2"}, copy)
+    assert torchtitan.parse(found, context).issues == ()
+    assert torchtitan.copy_of("CFG008", context) == "TorchTitan"
+    assert torchtitan.copy_of("CFG008", loaded()[1]) == ""
 
 
 @pytest.mark.parametrize(
