@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # GRPO of a 7B model with SkyRL: policy, reference and vLLM take the same eight GPUs in turn.
+# memlint: gpu=H100-80GB
 set -euo pipefail
 
 NUM_GPUS=8
