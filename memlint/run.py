@@ -328,6 +328,9 @@ class Loss(NamedTuple):
     label_smoothing: float = 0.0
     liger_kernels: bool = False  # other Liger kernels (norms, SwiGLU, rope) are patched in
     in_chunks: bool = False  # a plain loss over whole logits, computed in chunks
+    # chunked: a chunk's logits and what is made of them stay until its gradients are there, that of a frozen head too,
+    # beside the head's gradient of the chunk before.
+    holds_chunks: bool = False
     # A plain loss whose logits are made, and scored, in so many parts of the tokens; 0: at once. Of each part the
     # log-softmax is kept until the backward. `logits_first`: all parts are made before the first is scored.
     parts: int = 0

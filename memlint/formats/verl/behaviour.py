@@ -19,6 +19,11 @@ FSDP = (
     Behaviour("parallelism.fsdp.state_dict_type", "SHARDED_STATE_DICT", f"{_ENGINE}:494"),
     Behaviour("checkpointing.reentrant", False, f"{_ENGINE}:315, use_reentrant=False"),
     Behaviour("loss.upcast_logits", False, "verl 0.9.1 utils/torch_functional.py, logprobs_from_logits"),
+    Behaviour(
+        "loss.holds_chunks",
+        True,
+        "verl 0.9.1 utils/experimental/torch_functional.py, FusedLinearForPPOFunction",
+    ),
     Behaviour("loss.prompt_logits", True, f"{_ENGINE}:1369, logits of all tokens"),
     Behaviour("evaluation.enabled", False, "validation generates, and trains nothing"),
     Behaviour(

@@ -22,7 +22,7 @@ def fused_loss(context: LayerContext, loss: LossShape, normed: Value) -> Profile
     first, in the forward alone. Chunked losses recompute each chunk in backward.
     """
     if loss.kind == "chunked":
-        return _chunked(context, loss, normed)
+        return _held_chunks(context, loss, normed) if loss.holds_chunks else _chunked(context, loss, normed)
     if loss.kind == "liger" and loss.selection:
         return _blocks(context, loss, normed)
     tape, autocast_width = context.tape, context.kernels.autocast_width
@@ -59,12 +59,33 @@ def _chunked(context: LayerContext, loss: LossShape, normed: Value) -> Profile:
     tape.spike(logits, logits, *cast)
     scored, found = tape.new("scalar", FP32_BYTES), tape.new("scalar", FP32_BYTES)
     products: tuple[tuple[str, int], ...] = (("logits_chunk", half), *cast)
-    gradients: tuple[ParameterGradient, ...] = ()
-    if head.trainable:
-        products += ((head.extent, half),)
-        gradients = (ParameterGradient(head.extent, head.width, head.width),)
+    products += ((head.extent, half),) if head.trainable else ()
+    gradients = (ParameterGradient(head.extent, head.width, head.width),) if head.trainable else ()
     tape.node((scored,), (normed,), (normed,), products)
     tape.node((found,), (scored,), (), (logits, logits, logits, *cast), weights=gradients)
+    tape.drop(normed, scored)
+    return finish(tape, loss, Value.external("scalar", FP32_BYTES), found)
+
+
+def _held_chunks(context: LayerContext, loss: LossShape, normed: Value) -> Profile:
+    """verl's chunks (verl 0.9.1 utils/experimental/torch_functional.py, FusedLinearForPPO), in the order of the code.
+
+    Forward: fp32 logits, their probabilities and the product of both. Backward: beside the two come the labels, two
+    steps of their difference, and what the entropy's gradient needs; at last the products, while logits, probabilities
+    and labels wait. The head's gradient is computed whether it trains or not, and Python keeps that of the chunk before
+    until the next one returns.
+    """
+    tape, head = context.tape, context.linears["head"].weight
+    cast, half = _cast_head(context), context.kernels.autocast_width or normed.width
+    logits, own_head = (("logits_chunk", FP32_BYTES),), ((head.extent, half),)
+    scores_entropy = loss.entropy not in ("none", "watched")
+    tape.spike(*logits * 3, *cast)
+    scored, found = tape.new("scalar", FP32_BYTES), tape.new("scalar", FP32_BYTES)
+    waiting = logits * (4 if scores_entropy else 3)
+    tape.node((scored,), (normed,), (normed,), (*waiting, ("logits_chunk", half), *own_head * 2, *cast))
+    gradients = (ParameterGradient(head.extent, head.width, head.width),) if head.trainable else ()
+    differences = logits * (7 if scores_entropy else 5)
+    tape.node((found,), (scored,), (), (*differences, *own_head, *cast), weights=gradients)
     tape.drop(normed, scored)
     return finish(tape, loss, Value.external("scalar", FP32_BYTES), found)
 

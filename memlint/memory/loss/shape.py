@@ -51,6 +51,7 @@ class LossShape(NamedTuple):
     shifts: bool = True  # as `families.traits.LossTraits.shifts`
     copies_shifted: bool = False
     in_logits_dtype: bool = False
+    holds_chunks: bool = False  # as `run.Loss.holds_chunks`
     # The trainer, around the model's forward.
     outputs_to_fp32: bool = False  # accelerate converts the model's output
     parts: int = 0  # as `run.Loss.parts`, and the two after it

@@ -455,6 +455,7 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         gradient_apart=run.loss.gradient_apart,
         divides_in_place=run.loss.divides_in_place,
         joins_logits=run.loss.joins_logits,
+        holds_chunks=run.loss.holds_chunks,
         one_sequence=step.tokens.sequences == 1 and run.loss.scores_completions,
         needs_gradient=step.needs_gradient,
         streams=max((kind.streams for kind in architecture.layer_types), default=1),
