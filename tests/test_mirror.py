@@ -147,7 +147,7 @@ COVERED = {
             "memory.segments.embedding",
             "memory.loss.head",
         ),
-        *("memory.loss.shape", "memory.loss.end", "memory.loss.log_probabilities", "memory.loss.fused"),
+        *("memory.loss.shape", "memory.loss.end", "memory.loss.log_probabilities"),
         *("memory.phases", "memory.values", "memory.evaluation", "memory.autograd.ops"),
         *("memory.autograd.walk", "memory.card.allocator_overhead", "memory.families.traits"),
         *("memory.layers.activations", "memory.layers.attention", "memory.layers.elements"),

@@ -39,7 +39,7 @@ def tree(tmp_path: Path) -> Repository:
     (repository.folder / "memlint").mkdir()
     (repository.folder / "memlint" / "__init__.py").write_text('__version__ = "1.2.0"\n', encoding="utf-8")
     shutil.copy(ROOT / "hatch_build.py", repository.folder)
-    repository.files.commit("one")
+    repository.commit("one")
     return repository
 
 

@@ -124,13 +124,17 @@ class Assumption(NamedTuple):
 
 
 class ReadingEstimate(NamedTuple):
-    """The card's figures, bytes, under one of several readings of the same files; see `memlint.run.Reading`."""
+    """The card's figures, bytes, under one of several readings of the same files; see `memlint.run.Reading`.
+
+    `step_bytes`: what tensors take in the optimizer's step, which no shorter sequence does without.
+    """
 
     label: str
     device_bytes: int | None
     device_low_bytes: int | None
     device_high_bytes: int | None
     verdict: str
+    step_bytes: int | None = None
 
 
 class Estimate(NamedTuple):

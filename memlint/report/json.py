@@ -9,7 +9,7 @@ from typing import Any
 
 from memlint.card_bytes import CardBytes
 from memlint.findings import Edit, Finding, Fix, Location
-from memlint.memory.values import Estimate, Phase
+from memlint.memory.values import Estimate, Phase, ReadingEstimate
 from memlint.report.model import FileReport, Report, RunReport, verdict_of
 from memlint.report.totals import totals
 
@@ -171,7 +171,7 @@ def run(item: RunReport) -> dict[str, Any]:
         "verdict": estimate.verdict,
         "verdict_words": verdict_of(item),
         "stopped_by": list(item.stopped_by),
-        "readings": [one._asdict() for one in estimate.readings],
+        "readings": [_reading(one) for one in estimate.readings],
         "fits_on": list(estimate.fits_on),
         "assumptions": [
             {"field": field, "value": _plain(value), "origin": origin} for field, value, origin in estimate.assumptions
@@ -179,6 +179,11 @@ def run(item: RunReport) -> dict[str, Any]:
         "unknown": [{"field": field, "reason": reason} for field, reason in estimate.unknown],
         "details": dict(estimate.details),
     }
+
+
+def _reading(one: ReadingEstimate) -> dict[str, Any]:
+    """The figures of the card; what tensors take in a phase stands under `phases`."""
+    return {name: value for name, value in one._asdict().items() if name != "step_bytes"}
 
 
 def _phase(phase: Phase) -> dict[str, Any]:

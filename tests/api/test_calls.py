@@ -104,7 +104,8 @@ def test_results_are_what_the_command_line_prints(tmp_path: Path, monkeypatch: p
     assert command(tmp_path, *words, "--no-color").out.rstrip("\n") == str(found)
     plan = memlint.plan("train.yaml", **card)
     assert json.loads(command(tmp_path, "plan", *words, "--format", "json").out) == plan.to_dict()
-    assert command(tmp_path, "plan", *words).out.rstrip("\n") == str(plan)
+    printed, _, hint = command(tmp_path, "plan", *words).out.rstrip("\n").rpartition("\n\n")
+    assert printed == str(plan) and hint.startswith("to write plan 1: memlint fix --plan 1 train.yaml")
     fixed = memlint.fix("train.yaml", **card)
     assert command(tmp_path, "fix", *words, "--diff").out == fixed.diff() != ""
 

@@ -145,7 +145,7 @@ def team(folder: Path) -> tuple[Repository, list[str]]:
     commits: list[str] = []
 
     def commit(message: str) -> None:
-        commits.append(repository.files.commit(message))
+        commits.append(repository.commit(message))
 
     repository.write({"README.md": "# Training\n", "memlint.yaml": SETTINGS, lora: LLAMA})
     commit("LoRA for the support model")
@@ -161,7 +161,7 @@ def team(folder: Path) -> tuple[Repository, list[str]]:
     commit("ZeRO-2 is faster")
     repository.edit(full, lambda text: text.replace("bf16: true", "pure_bf16: true\nbf16: true"))
     commit("Train in pure bfloat16")
-    repository.files.git("mv", dpo, "configs/dpo/tickets.yaml")
+    repository.git("mv", dpo, "configs/dpo/tickets.yaml")
     repository.edit("configs/dpo/tickets.yaml", lambda text: text.replace("cutoff_len: 1024", "cutoff_len: 2048"))
     commit("Name the preferences after their data, and let them be longer")
     repository.edit(lora, lambda text: text.replace("lora_rank", "lora_rnak"))

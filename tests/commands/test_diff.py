@@ -84,7 +84,7 @@ def cardless(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     repository = Repository(tmp_path_factory.mktemp("cardless") / "repository")
     vague = LLAMA.replace("meta-llama/Meta-Llama-3-8B", "us/our-own")
     repository.write({"a.yaml": LLAMA, "b.yaml": LLAMA, "gone.yaml": LLAMA, "vague.yaml": vague})
-    repository.files.commit("first")
+    repository.commit("first")
     repository.edit("a.yaml", lambda text: text.replace("batch_size: 1", "batch_size: 4"))
     repository.edit("b.yaml", lambda text: text.replace("batch_size: 1", "batch_size: 99"))
     repository.edit("vague.yaml", lambda text: text.replace("batch_size: 1", "batch_size: 4"))
@@ -177,28 +177,28 @@ def test_only_regressions_fail_and_only_when_asked(history: tuple[Repository, li
 def test_the_working_tree_is_the_other_side_and_stays_as_it_is(tmp_path: Path) -> None:
     repository = Repository(tmp_path / "repository")
     repository.write({"a.yaml": FULL, "configs/deepspeed/shared.json": deepspeed(3), "sub/README": ""})
-    repository.files.commit("first")
+    repository.commit("first")
     repository.write({"configs/deepspeed/shared.json": deepspeed(2), "new.yaml": FULL})
-    before = repository.files.git("status", "--porcelain")
+    before = repository.git("status", "--porcelain")
 
     told = diff(repository, "HEAD", "--gpu", "H100", "--gpus", "8")
     below = json.loads(memlint(repository.folder / "sub", "diff", "HEAD", "--format", "json").out)
 
     assert [(file["path"], file["status"]) for file in told["files"]] == [("a.yaml", "affected"), ("new.yaml", "added")]
     assert [file["path"] for file in below["files"]] == ["a.yaml", "new.yaml"]
-    assert repository.files.git("status", "--porcelain") == before
+    assert repository.git("status", "--porcelain") == before
 
 
 def test_what_happened_on_the_base_since_is_not_the_branch_s(tmp_path: Path) -> None:
     repository = Repository(tmp_path / "repository")
     repository.write({"a.yaml": FULL, "configs/deepspeed/shared.json": deepspeed(3)})
-    repository.files.commit("first")
-    repository.files.git("checkout", "-q", "-b", "branch")
+    repository.commit("first")
+    repository.git("checkout", "-q", "-b", "branch")
     repository.write({"README": "x"})
-    repository.files.commit("words")
-    repository.files.git("checkout", "-q", "main")
+    repository.commit("words")
+    repository.git("checkout", "-q", "main")
     repository.write({"configs/deepspeed/shared.json": deepspeed(2)})
-    repository.files.commit("elsewhere")
+    repository.commit("elsewhere")
 
     assert diff(repository, "main", "branch")["files"] == []
     assert [file["path"] for file in diff(repository, "main", "branch", "--direct")["files"]] == ["a.yaml"]
@@ -211,9 +211,9 @@ def test_links_and_folders_of_a_commit_are_followed_and_nothing_outside(tmp_path
     (repository.folder / "configs/deepspeed").mkdir(parents=True)
     (repository.folder / "configs/deepspeed/shared.json").symlink_to("../../real.json")
     (repository.folder / "configs/deepspeed/out.json").symlink_to("../../../outside.json")
-    first = repository.files.commit("links")
+    first = repository.commit("links")
     repository.write({"real.json": deepspeed(2), "b.yaml": FULL.replace("shared.json", "out.json") + "seed: 1\n"})
-    second = repository.files.commit("the file behind the link")
+    second = repository.commit("the file behind the link")
 
     told = {file["path"]: file for file in diff(repository, first, second, "--gpu", "H100", "--gpus", "8")["files"]}
 
@@ -224,7 +224,7 @@ def test_links_and_folders_of_a_commit_are_followed_and_nothing_outside(tmp_path
 def test_a_run_that_cannot_be_estimated_is_told_all_the_same(tmp_path: Path) -> None:
     repository = Repository(tmp_path / "repository")
     repository.write({"a.yaml": FULL, "configs/deepspeed/shared.json": deepspeed(3)})
-    repository.files.commit("first")
+    repository.commit("first")
     repository.write({"configs/deepspeed/shared.json": deepspeed(2)})
 
     told = memlint(repository.folder, "diff", "HEAD").out
@@ -261,7 +261,7 @@ def test_pages_show_what_diff_prints(tmp_path: Path) -> None:
     """docs/diff.md shows a branch that changes two examples; other pages quote its first run."""
     repository = Repository(tmp_path / "repository")
     shutil.copytree(ROOT / "examples", repository.folder / "examples")
-    repository.files.commit("examples")
+    repository.commit("examples")
     config, batch = "examples/llamafactory/llama3_8b_full_zero3.yaml", "per_device_train_batch_size: "
     table = memlint(repository.folder, "estimate", config).out
     repository.edit(config, lambda text: text.replace(f"{batch}2", f"{batch}8"))

@@ -33,7 +33,7 @@ def source(tmp_path: Path) -> Repository:
             shutil.copytree(path, repository.folder / name, ignore=ignored)
         else:
             shutil.copy(path, repository.folder / name)
-    repository.files.commit("this tree")
+    repository.commit("this tree")
     return repository
 
 

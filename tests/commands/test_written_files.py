@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
     """A repository whose files changed, so that every writer has something to say."""
     repository = Repository(tmp_path / "repository")
     repository.write({f"{number}.yaml": LLAMA for number in range(20)})
-    repository.files.commit("first")
+    repository.commit("first")
     repository.write({f"{number}.yaml": BAD.replace("batch_size: 1", "batch_size: 4") for number in range(20)})
     return repository.folder
 

@@ -68,6 +68,6 @@ def test_a_copy_of_verl_that_compares_no_batches(function: str, refused: bool) -
     workspace = in_memory({"a.sh": VERL.format(100, False), "verl/trainer/ppo/ray_trainer.py": copy})
     (document,) = workspace.documents("a.sh")
 
-    errors = [one.message for one in analyse(document, workspace.context(), ()).findings if one.severity == "error"]
+    found = [one for one in analyse(document, workspace.context(), ()).findings if "prompts of a step" in one.message]
 
-    assert any("prompts of a step" in one for one in errors) is refused
+    assert [one.severity for one in found] == (["warning"] if refused else [])

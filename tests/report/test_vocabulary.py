@@ -113,7 +113,7 @@ def test_a_change_has_the_same_delta_before_and_after_it_is_made(tmp_path: Path,
     """What `check` promises of a fix is what `diff` says of the file once it is written."""
     repository = Repository(tmp_path / "repository")
     repository.write({RUN: EXAMPLE.read_text()})
-    repository.files.commit("a run")
+    repository.commit("a run")
     fix = next(fix for fix in fixes_of(checked) if fix["title"] == "use sdpa")
     repository.edit(RUN, lambda text: text.replace("flash_attn: disabled", "flash_attn: sdpa"))
     whole, _ = run_of(checked)

@@ -109,6 +109,19 @@ CHECKS: Mapping[str, tuple[tuple[str, ...], Version]] = {
     "AXO084": (("check_fp8_config",), (0, 12)),
     "AXO087": (("check_ebft_torch_compile",), (0, 16)),
     "AXO089": (("validate_adapter",), _OLDEST),
+    "AXO090": (("check_better_transformers",), _OLDEST),
+    "AXO091": (("check_mistral_common_incompatible_options",), (0, 10)),
+    "AXO092": (("check_deduplication_with_skip_prepare",), (0, 15)),
+    "AXO093": (("validate_qlora",), _OLDEST),
+    "AXO094": (("check_multigpu_lora_kernels",), (0, 9)),
+    "AXO095": (("check_chat_template_config",), _OLDEST),
+    "AXO096": (("validate_size_based_wrap",), (0, 18)),
+    "AXO097": (("pretrain_with_tps",), (0, 11)),
+    "AXO098": (("check_rl_config_gradient_checkpointing",), (0, 8)),
+    "AXO099": (("check_neftune",), (0, 11)),  # before, the branch that refuses was never reached
+    "AXO100": (("check_multipack_buffer_size",), (0, 13)),
+    "AXO101": (("reject_reserved_processor_kwargs",), (0, 17)),
+    "AXO102": (("check_multigpu_unsloth",), _OLDEST),
 }
 
 

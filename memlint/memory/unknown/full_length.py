@@ -37,7 +37,8 @@ def is_over_at_full_length_alone(run: Run, estimate: Estimate) -> bool:
     if step is None:
         return False
     # What no shorter sequence does without; another reading may hold less of the model.
-    return (least - growing if estimate.readings else step.allocated_bytes) <= budget
+    steps = (one.step_bytes for one in estimate.readings if one.step_bytes is not None)
+    return min((step.allocated_bytes, *steps)) <= budget
 
 
 def _phase(estimate: Estimate, name: str) -> Phase | None:

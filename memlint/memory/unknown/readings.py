@@ -85,7 +85,8 @@ def _possible(run: Run) -> Iterator[Reading]:
 def figures(label: str, found: Estimate) -> ReadingEstimate:
     """The card's figures of an estimate, as those of one reading."""
     sizes = found.device_bytes, found.device_low_bytes, found.device_high_bytes
-    return ReadingEstimate(label, *sizes, found.verdict)
+    step = next((one.allocated_bytes for one in found.phases if one.name == "optimizer_step"), None)
+    return ReadingEstimate(label, *sizes, found.verdict, step)
 
 
 def doubt(found: Estimate) -> str:

@@ -79,13 +79,15 @@ def test_over_at_full_length_alone(changes: dict[str, Any], estimate: Estimate, 
 
 
 def test_the_reading_that_needs_least_counts() -> None:
-    """Its step is not known: without what grows with the length it has room."""
+    """What its optimizer's step takes is what no shorter sequence does without."""
     least = 15 * GIB
-    reading = ReadingEstimate("sharded", least, least, least, "fits")
+    reading = ReadingEstimate("sharded", least, least, least, "fits", 5 * GIB)
     assert not is_over_at_full_length_alone(replace(RUN, LONG), over(40, 20, 25))
     assert is_over_at_full_length_alone(replace(RUN, LONG), over(40, 20, 25, readings=(reading,)))
-    longest = ReadingEstimate("sharded", 38 * GIB, 38 * GIB, 38 * GIB, "out_of_memory")  # with short ones 18 GiB
+    longest = ReadingEstimate("sharded", 38 * GIB, 38 * GIB, 38 * GIB, "out_of_memory", 18 * GIB)
     assert is_over_at_full_length_alone(replace(RUN, LONG), over(40, 20, 25, readings=(longest,)))
+    whole = longest._replace(step_bytes=21 * GIB)
+    assert not is_over_at_full_length_alone(replace(RUN, LONG), over(40, 20, 25, readings=(whole,)))
 
 
 @pytest.mark.parametrize(
