@@ -305,7 +305,7 @@ def test_transformers_4_copied_each_expert_of_gpt_oss_out_of_its_stack() -> None
         assert more == pytest.approx(4 * experts - gathered, rel=0.03)
     checkpointed = {**LORA, "checkpointing__mode": "full"}
     more = phase("backward", (4, 57), **checkpointed) - phase("backward", (5, 0), **checkpointed)
-    assert more == pytest.approx(experts, rel=0.15)  # what the newer code holds in a name takes some of it
+    assert more == pytest.approx(experts - biases, rel=0.15)  # other values that the newer code holds take some of it
 
 
 def test_parameters_are_the_models_however_it_is_divided() -> None:
