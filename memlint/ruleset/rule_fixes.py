@@ -88,7 +88,7 @@ def _with_peaks(fix: Fix, run: Run, estimated: StagedEstimate, estimator: Estima
     if not fix.changes:
         return fix
     before, after = estimated.whole, estimator(replace(run, fix.changes))
-    if after.verdict == "out_of_memory" != before.verdict:
+    if after.verdict == "out_of_memory" and before.verdict != "out_of_memory":
         return None
     if before.on_card is None or after.on_card is None:
         return fix

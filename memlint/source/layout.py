@@ -7,7 +7,7 @@ spans are never computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from memlint.source.document import Document, Path, Place, Span, place
@@ -28,6 +28,11 @@ def find(root: Entry, path: Path) -> Entry | None:
             return None
         entry = below[part]
     return entry
+
+
+def shared_steps(path: Sequence[object], other: Sequence[object]) -> int:
+    """How many steps two paths have in common before they differ."""
+    return next((at for at, (one, two) in enumerate(zip(path, other)) if one != two), min(len(path), len(other)))
 
 
 def walk(root: Entry) -> Iterator[tuple[Path, Entry]]:

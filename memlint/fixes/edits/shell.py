@@ -18,6 +18,7 @@ from memlint.fixes.edits.launcher import is_of_launcher
 from memlint.fixes.edits.text import CannotEdit, dotted, indent_of, line_start
 from memlint.source.document import Document, Path, Place, Start
 from memlint.source.flags import has_dashed_flags
+from memlint.source.layout import shared_steps
 from memlint.source.scalars import same
 
 _BREAK = re.compile(r"(?:[ \t]*\\\r?\n|[ \t\r\n])*$")  # spaces and continued lines before a place
@@ -181,7 +182,7 @@ def _added_override(document: Document, start: Start, edit: Edit) -> Patch:
     if not own or not all(isinstance(step, str) for step in edit.pointer) or isinstance(edit.value, (dict, list)):
         raise CannotEdit("a part of a value cannot be added")
     last = max(own.values(), key=lambda one: one.value.end)
-    nearest = max(own, key=lambda path: (_shared(path, edit.pointer), own[path].value.end))
+    nearest = max(own, key=lambda path: (shared_steps(path, edit.pointer), own[path].value.end))
     patch = _override_behind(document, edit, own[nearest])
     alone = own[nearest] is last or document.documents == 1
     return patch if alone or _reads_as(document, start, edit, patch) else _override_behind(document, edit, last)
@@ -194,13 +195,6 @@ def _override_behind(document: Document, edit: Edit, neighbour: Place) -> Patch:
     end = word.end() if word is not None and not word[0].startswith("-") else neighbour.value.end
     name = ".".join(map(str, edit.pointer))
     return Patch(edit.path, end, end, f"{_between(document, neighbour)}{name}={_words(edit.value, '')}")
-
-
-def _shared(path: Path, other: Path) -> int:
-    """How many steps two paths share from their start."""
-    return next(
-        (number for number, (one, two) in enumerate(zip(path, other)) if one != two), min(len(path), len(other))
-    )
 
 
 def _neighbour(document: Document, near: str) -> Place:

@@ -12,7 +12,7 @@ from memlint.formats.target_patterns import put_targets
 from memlint.formats.verl.batches import critic_model
 from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.model import DTYPES
-from memlint.formats.verl.parallel import put_ulysses
+from memlint.formats.verl.parallel import put_groups_of, put_ulysses
 from memlint.formats.vision_towers import apply_towers, excludes_tower
 from memlint.run import UNKNOWN, Entailed, Maybe, Origin, ValueModel
 
@@ -83,14 +83,7 @@ def read_towers(fields: Fields, config: VerlConfig) -> None:
 def read_sharding(fields: Fields, config: VerlConfig) -> None:
     """`fsdp_size` below the number of GPUs makes groups of that many, which hold copies."""
     key = f"{ACTOR}.fsdp.enable_full_shard"
-    size, world = config.integer(f"{ACTOR}.fsdp.fsdp_size"), fields.get("parallelism.world_size")
-    hybrid = size is not None and isinstance(world, int) and size < world
-    full = config.flag(key)
-    names = ("HYBRID_SHARD", "HYBRID_SHARD_ZERO2") if hybrid else ("FULL_SHARD", "SHARD_GRAD_OP")
-    fields.put("parallelism.fsdp.strategy", names[not full], config.origin(key))
-    fields.put("parallelism.fsdp.reshard_after_forward", full, config.origin(key))
-    if hybrid:
-        fields.put("parallelism.fsdp.shard_group_size", size, config.origin(f"{ACTOR}.fsdp.fsdp_size"))
+    put_groups_of(fields, config, f"{ACTOR}.fsdp.fsdp_size", key, config.flag(key))
 
 
 def read_ulysses(fields: Fields, config: VerlConfig) -> None:

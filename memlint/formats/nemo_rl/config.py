@@ -225,3 +225,8 @@ def _terms(text: str) -> list[str]:
         else:
             found[-1] += letter
     return found
+
+
+def has_copy(context: Context) -> bool:
+    """Whether the repository has a copy of NeMo-RL, whose programs may check something else."""
+    return bool(context.repository.own_functions("nemo_rl/algorithms"))

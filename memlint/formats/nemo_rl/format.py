@@ -11,7 +11,7 @@ from memlint.formats.fields import Fields
 from memlint.formats.hardware import OTHER_TRAINERS, apply_hardware
 from memlint.formats.keys import read_start
 from memlint.formats.nemo_rl import behaviour, megatron
-from memlint.formats.nemo_rl.config import NemoConfig, config_of
+from memlint.formats.nemo_rl.config import NemoConfig, config_of, has_copy
 from memlint.formats.nemo_rl.issues import nemo_rl_issues
 from memlint.formats.nemo_rl.key_issues import key_issues
 from memlint.formats.nemo_rl.keys import KEYS
@@ -53,7 +53,7 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
 
 
 def copy_of(rule: str, context: Context) -> str:
-    return "NeMo-RL" if context.repository.own_functions("nemo_rl/algorithms") else ""
+    return "NeMo-RL" if has_copy(context) else ""
 
 
 def skips_rule(rule: str, document: Document, context: Context) -> bool:

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from memlint.formats.base import Issue
 from memlint.formats.declared_types import is_declared_so
 from memlint.formats.fields import as_bool, value_at
-from memlint.formats.nemo_rl.config import NemoConfig
+from memlint.formats.nemo_rl.config import NemoConfig, has_copy
 from memlint.formats.nemo_rl.recognise import ALGORITHMS, SCHEMA
-from memlint.formats.nemo_rl.refused import has_copy
 from memlint.formats.schema.suggest import nearest
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.verl.overrides import overridden
@@ -105,4 +104,4 @@ def _nulls(config: NemoConfig) -> Iterator[Issue]:
 
 def _checks_types(config: NemoConfig) -> bool:
     """Whether somebody states a release whose MasterConfig is a model of pydantic (0.7)."""
-    return config.stated >= _CHECKED_SINCE and not config.names and not has_copy(config)
+    return config.stated >= _CHECKED_SINCE and not config.names and not has_copy(config.context)

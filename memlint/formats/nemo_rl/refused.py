@@ -12,7 +12,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.formats.base import Issue
 from memlint.formats.fields import as_bool, as_number, value_at
-from memlint.formats.nemo_rl.config import NemoConfig
+from memlint.formats.nemo_rl.config import NemoConfig, has_copy
 from memlint.formats.section_keys import path_of
 from memlint.run import UNKNOWN
 
@@ -54,7 +54,7 @@ class Refused(NamedTuple):
 def refusals(config: NemoConfig, checks: tuple[Callable[[NemoConfig], Iterator[Refused]], ...]) -> Iterator[Issue]:
     """Issues at keys of the file itself; what the files below refuse by themselves is said of those."""
     stated = config.stated
-    if config.names or (has_copy(config) and not stated):
+    if config.names or (has_copy(config.context) and not stated):
         return
     for check in checks:
         for since, keys, message in check(config):
@@ -64,11 +64,6 @@ def refusals(config: NemoConfig, checks: tuple[Callable[[NemoConfig], Iterator[R
                 yield config.own.issue(
                     "conflict", f"{message}; NeMo-RL refuses to start", *path_of(place), severity=severity
                 )
-
-
-def has_copy(config: NemoConfig) -> bool:
-    """Whether the repository has a copy of NeMo-RL, whose programs may check something else."""
-    return bool(config.context.repository.own_functions("nemo_rl/algorithms"))
 
 
 def _on(config: NemoConfig, key: str) -> bool:

@@ -6,6 +6,8 @@ have the same below skyrl_train/.
 
 from __future__ import annotations
 
+from math import prod
+
 from memlint.formats.entailed import put_entailed
 from memlint.formats.fields import Fields
 from memlint.formats.megatron_options import OPTIONS, put_options
@@ -13,7 +15,7 @@ from memlint.formats.skyrl import behaviour
 from memlint.formats.skyrl.config import SkyRLConfig
 from memlint.formats.target_patterns import put_targets
 from memlint.formats.verl.config import VerlConfig
-from memlint.formats.verl.parallel import put_ulysses
+from memlint.formats.verl.parallel import put_groups_of, put_ulysses
 from memlint.formats.vision_towers import apply_towers, excludes_tower
 from memlint.run import Entailed, Origin
 
@@ -80,9 +82,7 @@ def _read_megatron(fields: Fields, config: SkyRLConfig) -> None:
     fields.behave(*behaviour.MEGATRON)
     for key, field in DEGREES.items():
         fields.put(field, config.integer(key) or 1, config.origin(key))
-    shared = 1
-    for key in TOGETHER:
-        shared *= config.integer(key) or 1
+    shared = prod(config.integer(key) or 1 for key in TOGETHER)
     world = fields.get("parallelism.world_size")
     if isinstance(world, int):
         fields.infer("parallelism.data_parallel_size", max(1, world // shared), "GPUs over those that share the model")
@@ -117,13 +117,7 @@ def read_sharding(fields: Fields, config: SkyRLConfig) -> None:
     key = f"{FSDP}.reshard_after_forward"
     value = config.get(key)
     reshards = value is not False and str(value).lower() != "false"
-    size, world = config.integer(f"{FSDP}.fsdp_size"), fields.get("parallelism.world_size")
-    hybrid = size is not None and isinstance(world, int) and size < world
-    names = ("HYBRID_SHARD", "HYBRID_SHARD_ZERO2") if hybrid else ("FULL_SHARD", "SHARD_GRAD_OP")
-    fields.put("parallelism.fsdp.strategy", names[not reshards], config.origin(key))
-    fields.put("parallelism.fsdp.reshard_after_forward", reshards, config.origin(key))
-    if hybrid:
-        fields.put("parallelism.fsdp.shard_group_size", size, config.origin(f"{FSDP}.fsdp_size"))
+    put_groups_of(fields, config, f"{FSDP}.fsdp_size", key, reshards)
 
 
 def read_adapter(fields: Fields, config: SkyRLConfig) -> None:

@@ -7,6 +7,7 @@ A copy of SkyRL is taken to check what it has a function for.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from memlint._record import NamedTuple
 from memlint.formats.base import Issue
@@ -122,13 +123,8 @@ class _Learner(NamedTuple):
 
 
 def _product(config: SkyRLConfig, *keys: str) -> int | None:
-    found = 1
-    for key in keys:
-        size = config.integer(key)
-        if size is None:
-            return None
-        found *= size
-    return found
+    sizes = [size for size in map(config.integer, keys) if size is not None]
+    return prod(sizes) if len(sizes) == len(keys) else None
 
 
 def _policy(config: SkyRLConfig) -> _Learner:

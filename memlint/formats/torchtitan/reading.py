@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from memlint.formats.base import named_model
 from memlint.formats.fields import STATED_MODEL, Fields
+from memlint.formats.fsdp_groups import put_groups
 from memlint.formats.torchtitan import behaviour, families
 from memlint.formats.torchtitan.config import TitanConfig
 from memlint.run import UNKNOWN, Origin
@@ -72,10 +75,7 @@ def read_degrees(fields: Fields, config: TitanConfig) -> None:
 
 
 def _shared(config: TitanConfig) -> int:
-    found = 1
-    for key in DEGREES:
-        found *= max(1, config.count(key))
-    return found
+    return prod(max(1, config.count(key)) for key in DEGREES)
 
 
 def _read_engine(fields: Fields, config: TitanConfig, sharded: int, replicas: int) -> None:
@@ -88,12 +88,8 @@ def _read_engine(fields: Fields, config: TitanConfig, sharded: int, replicas: in
         return
     fields.behave(*behaviour.FSDP)
     reshards = {"always": True, "never": False}.get(config.text(RESHARDS), config.count(PIPELINE) <= 1)
-    hybrid = replicas > 1
-    names = ("HYBRID_SHARD", "HYBRID_SHARD_ZERO2") if hybrid else ("FULL_SHARD", "SHARD_GRAD_OP")
-    fields.put("parallelism.fsdp.strategy", names[not reshards], config.origin(RESHARDS))
-    fields.put("parallelism.fsdp.reshard_after_forward", reshards, config.origin(RESHARDS))
-    if hybrid:
-        fields.put("parallelism.fsdp.shard_group_size", over, config.origin(SHARD))
+    group = over if replicas > 1 else None
+    put_groups(fields, reshards, config.origin(RESHARDS), group, config.origin(SHARD))
     older = config.is_before_0_2
     source = (
         "TorchTitan 0.1.0: each layer, then the model"

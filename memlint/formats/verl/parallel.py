@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memlint.formats.fields import Fields
+from memlint.formats.fsdp_groups import put_groups
 from memlint.formats.verl.batches import ACTOR
 from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.model import DTYPES
@@ -100,19 +101,14 @@ def fsdp_key(config: VerlConfig, name: str) -> str:
 def read_reshard(fields: Fields, config: VerlConfig) -> None:
     """`fsdp_size` below the number of GPUs makes groups of that many, which hold copies (engine/fsdp/utils.py)."""
     key = fsdp_key(config, "reshard_after_forward")
-    reshards = config.flag(key)
-    size, world = config.integer(fsdp_key(config, "fsdp_size")), fields.get("parallelism.world_size")
-    hybrid = size is not None and isinstance(world, int) and size < world
-    strategies = {
-        (False, True): "FULL_SHARD",
-        (False, False): "SHARD_GRAD_OP",
-        (True, True): "HYBRID_SHARD",
-        (True, False): "HYBRID_SHARD_ZERO2",
-    }
-    fields.put("parallelism.fsdp.strategy", strategies[hybrid, reshards], config.origin(key))
-    fields.put("parallelism.fsdp.reshard_after_forward", reshards, config.origin(key))
-    if hybrid:
-        fields.put("parallelism.fsdp.shard_group_size", size, config.origin(fsdp_key(config, "fsdp_size")))
+    put_groups_of(fields, config, fsdp_key(config, "fsdp_size"), key, config.flag(key))
+
+
+def put_groups_of(fields: Fields, config: VerlConfig, size_key: str, key: str, reshards: bool) -> None:
+    """Groups of as many GPUs as `size_key` says, where that is fewer than there are. `key` says `reshards`."""
+    size, world = config.integer(size_key), fields.get("parallelism.world_size")
+    group = size if size is not None and isinstance(world, int) and size < world else None
+    put_groups(fields, reshards, config.origin(key), group, config.origin(size_key))
 
 
 def read_dtype(fields: Fields, config: VerlConfig) -> None:

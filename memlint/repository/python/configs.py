@@ -16,6 +16,7 @@ from itertools import islice
 from memlint.repository.python.documents import PythonRepository, documents, may_train
 from memlint.repository.python.readers import DECIDES, FileReading, chosen, disagreements, unread, with_places
 from memlint.source.document import Document
+from memlint.source.layout import shared_steps
 from memlint.source.python.members import MISSING
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
@@ -189,7 +190,7 @@ class ConfigIndex:
         folders = path.split("/")[:-1]
 
         def distance(script: tuple[str, str]) -> tuple[bool, int, str]:
-            return name not in script[1], -_shared(folders, script[0].split("/")), script[0]
+            return name not in script[1], -shared_steps(folders, script[0].split("/")), script[0]
 
         return sorted(self._all(), key=distance)
 
@@ -296,14 +297,10 @@ def _without_copies(readings: Sequence[FileReading], config: str) -> Iterator[Fi
     nearest: dict[str, int] = {}
     for one in readings:
         name = posixpath.basename(one.script)
-        nearest[name] = max(nearest.get(name, 0), _shared(folders, one.script.split("/")))
+        nearest[name] = max(nearest.get(name, 0), shared_steps(folders, one.script.split("/")))
     for one in readings:
-        if _shared(folders, one.script.split("/")) == nearest[posixpath.basename(one.script)]:
+        if shared_steps(folders, one.script.split("/")) == nearest[posixpath.basename(one.script)]:
             yield one
-
-
-def _shared(one: list[str], other: list[str]) -> int:
-    return next((index for index, pair in enumerate(zip(one, other)) if pair[0] != pair[1]), min(len(one), len(other)))
 
 
 def _values_here(document: Document) -> int:
