@@ -45,4 +45,5 @@ FOR_ANY_READER = ("MEM", "EVA002", "PAR003", "SAV001", "MOD", "SRC", "CFG013")
 # About YAML tags: yaml.full_load takes some, and a script may bring constructors of its own.
 OF_TAGS = ("SRC005",)
 # They say why a file has no run: its text cannot be read, or memlint failed.
-OF_READING = ("SRC", "MEM000")
+INTERNAL_ERROR = "MEM000"  # memlint, or a plug-in, failed on the file
+OF_READING = ("SRC", INTERNAL_ERROR)

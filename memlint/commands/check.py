@@ -218,7 +218,7 @@ def exit_code(reports: Iterable[FileReport], fail_on: str, linter: Linter, exit_
     else 0."""
     fails = False
     for file in reports:
-        if not file.readable or _crashed(file):
+        if file.failed:
             return 2
         fails = fails or bool(not exit_zero and file.findings and _fails(file, fail_on, linter))
     return int(fails)
@@ -227,7 +227,3 @@ def exit_code(reports: Iterable[FileReport], fail_on: str, linter: Linter, exit_
 def _fails(file: FileReport, fail_on: str, linter: Linter) -> bool:
     least = SEVERITIES.index(fail_on or linter.settings.of(file.path).fail_on)
     return any(SEVERITIES.index(item.severity) >= least for item in file.findings)
-
-
-def _crashed(file: FileReport) -> bool:
-    return any(item.rule == "MEM000" for item in file.findings)

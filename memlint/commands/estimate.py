@@ -55,7 +55,7 @@ def run(program: str, arguments: list[str]) -> int:
             to_stdout(text)
         else:
             to_file((text,), path, protected_paths(report.files, found))
-    if any(not file.readable for file in report.files):
+    if any(file.failed for file in report.files):
         return 2
     return 0 if any(file.runs for file in report.files) else 2  # a wrong path must not look like a run that fits
 

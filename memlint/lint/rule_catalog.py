@@ -16,8 +16,8 @@ from memlint.lint.rule_selection import check_selection
 from memlint.lint.settings_lookup import SettingsLookup
 from memlint.memory.card.measurements import Measurement
 from memlint.memory.estimate import estimate_in_stages
+from memlint.rule_groups import INTERNAL_ERROR
 from memlint.ruleset.engine import Engine
-from memlint.ruleset.internal_error import INTERNAL_ERROR
 from memlint.ruleset.rule import RuleError
 from memlint.ruleset.rule_set import Names, RuleSet, listed
 from memlint.ruleset.shipped import shipped

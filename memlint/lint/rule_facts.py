@@ -8,7 +8,7 @@ from memlint.formats.issues import ISSUES
 from memlint.lint.analyse_file import UNREADABLE
 from memlint.lint.rule_catalog import RuleCatalog
 from memlint.report.model import RuleFacts
-from memlint.ruleset.internal_error import INTERNAL_ERROR
+from memlint.rule_groups import INTERNAL_ERROR
 from memlint.ruleset.source_findings import RULES
 from memlint.suppressions.apply import EXPIRED, NO_REASON, UNUSED
 from memlint.suppressions.directives import MALFORMED

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import memlint.memory as memory
 from memlint.memory.values import Assumption, Estimate
 from memlint.report.model import HardwareFacts, ModelFacts, RunReport
 from memlint.run import LAUNCH, LAUNCH_OPTIONS, UNKNOWN, Run
@@ -54,7 +55,7 @@ def _with_numbers_of_gpus(run: Run, estimate: Estimate) -> Estimate:
         return estimate
     from memlint.memory.unknown.gpu_numbers import by_number_of_gpus
 
-    return estimate._replace(readings=estimate.readings or by_number_of_gpus(run, estimate))
+    return estimate._replace(readings=estimate.readings or by_number_of_gpus(run, estimate, memory.estimate))
 
 
 def none_if_unknown(value: Any) -> Any:

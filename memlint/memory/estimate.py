@@ -28,6 +28,7 @@ from memlint.memory.segments.of_model import runs_reference_forward, segments
 from memlint.memory.segments.step import TrainingStep, required_count, training_step
 from memlint.memory.state.model_state import PlacedModel, placed_model, with_counts, with_reference_copy
 from memlint.memory.state.parameters import MissingValue
+from memlint.memory.unknown.gpu_numbers import over_numbers_of_gpus
 from memlint.memory.unknown.readings import over_readings
 from memlint.memory.unknown.unmodelled import refuse_unmodelled, refuse_unplaceable
 from memlint.memory.values import (
@@ -62,7 +63,14 @@ _FIRST, _LAST = Run._fields.index("method"), Run._fields.index("purpose") + 1
 
 def estimate(run: Run) -> Estimate:
     """The peak of `run` per GPU. Never raises on a Run: missing values are listed in `unknown`."""
-    return over_readings(run, estimate_as_it_stands)
+    return _over_numbers(run, over_readings(run, estimate_as_it_stands))
+
+
+def _over_numbers(run: Run, found: Estimate) -> Estimate:
+    """`found`; where only the number of GPUs is missing, what all usual numbers of them agree on."""
+    if run.parallelism.world_size is not UNKNOWN or not found.unknown:
+        return found
+    return over_numbers_of_gpus(run, found, estimate_as_it_stands)
 
 
 def estimate_as_it_stands(run: Run) -> Estimate:
@@ -114,7 +122,7 @@ def estimate_unless_over(run: Run) -> Estimate | None:
     if run.readings:
         return None if estimate_unless_over(run._replace(readings=())) is None else estimate(run)
     try:
-        return _cached(canonical(run), partial(estimate_uncached, may_stop=True))
+        return _over_numbers(run, _cached(canonical(run), partial(estimate_uncached, may_stop=True)))
     except _SurelyOver:
         return None
 

@@ -43,7 +43,7 @@ def _lines(report: Report) -> Iterator[str]:
 
 def row(run: RunReport) -> str:
     word = verdict_of(run)
-    card = f"{run.hardware.gpus or '?'} x {run.hardware.gpu}" if run.hardware.gpu else "not named"
+    card = run.hardware.cards or "not named"
     cells = (run.path, run.model.id or "unknown", card, card_figures.peak(run.estimate))
     texts = " | ".join(escape(cell) for cell in cells)
     return f"| {texts} | {escape(word) if word in QUIET else f'**{escape(word)}**'} |"

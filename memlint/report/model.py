@@ -9,6 +9,7 @@ import memlint.report.card_figures as card_figures
 from memlint._record import NamedTuple
 from memlint.findings import Finding
 from memlint.memory.values import Estimate
+from memlint.rule_groups import INTERNAL_ERROR
 
 PART = "partial"  # the purpose of a DeepSpeed or accelerate file that is read alone
 LAUNCH_FILE = "launch_file"  # key in a finding's `data`: the launch file to pass to `--with`
@@ -28,6 +29,11 @@ class HardwareFacts(NamedTuple):
     gpus: int | None
     memory_bytes: int | None  # nominal
     usable_bytes: int | None = None
+
+    @property
+    def cards(self) -> str:
+        """ "8 x H100-80GB", "? x H100-80GB" where nobody says how many; "" where no card is named."""
+        return f"{self.gpus or '?'} x {self.gpu}" if self.gpu else ""
 
 
 class WhatIf(NamedTuple):
@@ -111,6 +117,11 @@ class FileReport(NamedTuple):
     unread: tuple[str, ...] = ()
     calls: tuple[tuple[int, str], ...] = ()
     hides_its_run: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether the file could not be read, or memlint failed on it."""
+        return not self.readable or any(item.rule == INTERNAL_ERROR for item in self.findings)
 
 
 class RuleFacts(NamedTuple):

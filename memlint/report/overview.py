@@ -73,7 +73,7 @@ def _cells(run: RunReport) -> Cells:
     found = run.estimate.on_card
     assert found is not None  # `ranked` leaves out what was not estimated
     budget = found.usable or run.hardware.usable_bytes or 0
-    card = f"{run.hardware.gpus or '?'} x {run.hardware.gpu}" if run.hardware.gpu else "no GPU named"
+    card = run.hardware.cards or "no GPU named"
     if run.estimate.readings and run.estimate.verdict == "unknown":
         found = _spanning_readings(found, run.estimate.readings)
     interval = f"({card_figures.interval(found)}{card_figures.of_card(budget)})"

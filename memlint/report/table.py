@@ -96,7 +96,7 @@ def _model_line(run: RunReport) -> str:
     here = run.estimate.details.get("parameters_per_gpu")
     each = f" ({count(here)} per GPU)" if here else ""
     known = f"{name}: {count(model.parameters)} parameters{each}{trained}" if model.parameters else name
-    card = f"{hardware.gpus or '?'} x {hardware.gpu}" if hardware.gpu else "no GPU named"
+    card = hardware.cards or "no GPU named"
     return "; ".join(part for part in (known, one_line(run.summary), card) if part)
 
 

@@ -70,7 +70,8 @@ def only_figure(count: Totals, style: Style) -> Iterator[str]:
     path = style.file_link(style.paint(starts_safely(one_line(run.path)), "path"), run.path)
     if run.hardware.gpu and run.estimate.verdict == "fits":
         word = style.paint(card_figures.words_of(run.estimate), "good")
-        yield f"{path}: {word}: {figures} on {run.hardware.gpus or '?'} x {run.hardware.gpu}"
+        cards = run.hardware.cards if run.hardware.gpus else f"each {run.hardware.gpu}"
+        yield f"{path}: {word}: {figures} on {cards}"
     elif not run.hardware.gpu:
         cards = ", ".join(run.estimate.fits_on[:4])
         held = f"; smallest common cards that hold it: {cards}" if cards else "; no common card is sure to hold it"
@@ -85,7 +86,8 @@ def not_estimated(count: Totals, style: Style) -> Iterator[str]:
 
     for run in count.not_estimated:
         path = style.file_link(style.paint(starts_safely(one_line(run.path)), "path"), run.path)
-        yield f"{path}: not estimated, because {unknowns.first(run.estimate)}"
+        what = "no verdict" if run.estimate.readings else "not estimated"
+        yield f"{path}: {what}, because {unknowns.first(run.estimate)}"
     if count.more_not_estimated:
         yield f"{plural(count.more_not_estimated, 'more run')} not estimated: `memlint estimate` says why"
 

@@ -30,6 +30,7 @@ from memlint.repository.launch.apply import (
     with_launch_origin,
 )
 from memlint.repository.launch.missing_engine_file import with_stage_readings
+from memlint.repository.launch.several_numbers import with_number_readings
 from memlint.repository.launch.unknown_launcher import with_launcher_readings
 from memlint.repository.once import Once
 from memlint.ruleset.format_findings import issue_findings
@@ -339,6 +340,7 @@ def _parsed(format_: Format, document: Document, launched: LaunchContext) -> Par
     context = launched.context
     parsed = format_.parse(document, context)
     parsed = with_launch_origin(parsed, launched.launch, document, lambda other: format_.parse(other, context))
+    parsed = with_number_readings(parsed, format_.parse, document, context, launched.numbers)
     parsed = with_launcher_readings(parsed, format_.parse, document, context)
     return with_stage_readings(parsed, format_.parse, document, context)
 

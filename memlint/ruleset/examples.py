@@ -12,6 +12,7 @@ from memlint.formats import every
 from memlint.formats.base import Context
 from memlint.hardware import find
 from memlint.repository.workspace import in_memory
+from memlint.rule_groups import INTERNAL_ERROR
 from memlint.ruleset.engine import Analysis, analyse
 from memlint.ruleset.rule import Rule
 from memlint.run import UNKNOWN, Origin
@@ -121,7 +122,7 @@ def _invalid_example(analysis: Analysis, example: Example) -> str:
     if analysis.format is None or example.format != analysis.format.NAME:
         return f"is not read as {example.format}" + _first_message(analysis)
     invalid = [
-        finding for finding in analysis.findings if finding.rule[:3] in ("SRC", "REF") or finding.rule == "MEM000"
+        finding for finding in analysis.findings if finding.rule[:3] in ("SRC", "REF") or finding.rule == INTERNAL_ERROR
     ]
     return f"has another problem: {invalid[0].message} {invalid[0].data.get('report', '')}" if invalid else ""
 

@@ -7,8 +7,7 @@ from types import TracebackType
 
 import memlint.plugin_registry as extensions
 from memlint.findings import Finding, Location
-
-INTERNAL_ERROR = "MEM000"
+from memlint.rule_groups import INTERNAL_ERROR
 
 
 def internal_error(place: Location, error: BaseException, what: str, culprit: str = "memlint") -> Finding:

@@ -13,6 +13,7 @@ from memlint._record import NamedTuple
 from memlint.findings import Finding, Fix
 from memlint.formats.schema.suggest import nearest
 from memlint.identity_cache import IdentityCache
+from memlint.rule_groups import INTERNAL_ERROR
 from memlint.rule_selectors import covers
 from memlint.source import comments
 from memlint.source.document import Document, Span
@@ -23,7 +24,7 @@ from memlint.suppressions.waiver import Waiver
 UNUSED = ("SUP001", "suppressions/unused")
 EXPIRED = ("SUP002", "suppressions/expired")
 NO_REASON = ("SUP003", "suppressions/without-reason")
-NEVER = frozenset({"MEM000"})
+NEVER = frozenset({INTERNAL_ERROR})
 
 Names = Sequence[tuple[str, str]]  # (id, name) of rules
 Known = Callable[[], Names]  # asked where a file has suppressions

@@ -254,7 +254,7 @@ def headline(folder: Path, *more: str, path: str = "sft.yaml") -> str:
             "4 x A100-80GB\n  launched as in job.sh:3",
         ),
         ({"job.sh": JOB, "two.sh": JOB.replace("a100_80gb", "h100")}, "no GPU named\n  launched as in job.sh:3"),
-        ({"job.sh": JOB, "two.sh": JOB.replace(":4", ":8")}, "no GPU named"),
+        ({"job.sh": JOB, "two.sh": JOB.replace(":4", ":8")}, "? x A100-80GB\n  launched as in job.sh:3"),
         ({"job.sh": JOB.replace(":4", ":2") + "# and more\n"}, "2 x A100-80GB\n  launched as in job.sh:3"),
         ({"README.md": f"```bash\n{JOB}```\n"}, "no GPU named"),
     ],

@@ -8,8 +8,8 @@ from memlint.expressions.facts import Facts
 from memlint.lint.analyse_file import uniform_analyser
 from memlint.memory.values import Estimate
 from memlint.repository.workspace import in_memory
+from memlint.rule_groups import INTERNAL_ERROR
 from memlint.ruleset.engine import Analysis, Engine, analyse
-from memlint.ruleset.internal_error import INTERNAL_ERROR
 from memlint.ruleset.rule import Hit, Rule
 from memlint.ruleset.rule_file import parse_rule
 from memlint.ruleset.rule_hits import _confidence_and_severity

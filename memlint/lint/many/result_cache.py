@@ -36,7 +36,6 @@ from memlint.repository.files.discovery import FoundFile
 from memlint.repository.files.tracked import Tracked
 from memlint.repository.files.walk import files_below
 from memlint.repository.reader.python_arguments import python_files
-from memlint.ruleset.internal_error import INTERNAL_ERROR
 from memlint.run import UNKNOWN
 from memlint.shipped_data import PACKAGE, folder
 from memlint.source.encoding import MAX_BYTES
@@ -98,7 +97,7 @@ class ResultCache:
             else:
                 yield linted
                 continue
-            if not any(found.rule == INTERNAL_ERROR for found in linted.report.findings):
+            if not linted.report.failed:
                 blobs[key] = _packed(linted)
             yield linted
         if blobs or (stored is not None and len(held) < len(stored.files)):

@@ -75,7 +75,7 @@ def _row(file: FileDiff, run: RunDiff) -> str:
     name = escape(file.path) + (f" *({file.status})*" if file.status in ("added", "removed") else "")
     if file.via:
         name += f"<br>through {escape(', '.join(file.via))}"
-    card = f"{shown.hardware.gpus or '?'} x {shown.hardware.gpu}" if shown.hardware.gpu else "not named"
+    card = shown.hardware.cards or "not named"
     delta = f"**{signed(run.delta)}**" if run.delta is not None and abs(run.delta) >= NEGLIGIBLE else ""
     return f"| {name} | {escape(card)} | {_peaks(run)} | {delta} | {_verdicts(run)} | {escape(_most(run))} |"
 

@@ -123,7 +123,7 @@ def _verdict(run: RunReport, style: Style) -> str:
 
 
 def _card(run: RunReport) -> str:
-    return f" on {run.hardware.gpus or '?'} x {run.hardware.gpu}" if run.hardware.gpu else ""
+    return f" on {run.hardware.cards}" if run.hardware.gpu else ""
 
 
 def signed(value: int | None) -> str:

@@ -1,7 +1,8 @@
 """Takes the engine and the number of GPUs of a config from the repository's own launch commands.
 
 Only values that config, command line and settings leave open are taken, and only if all commands that name the config
-agree. If they disagree, or if there are only launch files nearby, nothing is taken and a message names them.
+agree. Where they differ in the number of GPUs alone, each number is one way in which the run may go. If they disagree
+in more, or if there are only launch files nearby, nothing is taken and a message names them.
 """
 
 from __future__ import annotations
@@ -24,13 +25,16 @@ from memlint.source.lines import Lines
 FORMATS = ("trainer", "llamafactory", "axolotl", "torchtune", "oumi", "autotrain", "torchtitan")
 _ENGINES = ("deepspeed", "fsdp", "fsdp_config")
 _MOST_NAMED = 3
+_MOST_NUMBERS = 4
 
 
 class LaunchContext(NamedTuple):
-    """The context to read a config in. `launch`: the command whose facts it includes; None if none was used."""
+    """The context to read a config in. `launch`: the command whose facts it includes; None if none was used.
+    `numbers`: commands that differ in their number of GPUs alone, one for each number."""
 
     context: Context
     launch: Launch | None = None
+    numbers: tuple[Launch, ...] = ()
 
 
 def with_launch_command(document: Document, format_name: str, context: Context) -> LaunchContext:
@@ -48,14 +52,16 @@ def with_launch_command(document: Document, format_name: str, context: Context) 
     launches = context.repository.launch_commands(document.path)
     if document.start is not None:  # a program's run of this config: others may train with it otherwise
         launches = tuple(one for one in launches if not _starts_another(one, document.start, value))
-    launch = agreed_launch(launches, gpus_known, partial(_gpus_in_file, document, context))
+    launch, numbers = _agreed(launches, gpus_known, partial(_gpus_in_file, document, context))
     if launch is None:
         return LaunchContext(context)
     files = _engine_files(launch, document.path, context, sharded)
     if files is None or not (files or launch.gpus):
         return LaunchContext(context)
     context = _with_card(context._replace(companions=files), launch)
-    return LaunchContext(context if gpus_known or not launch.gpus else _with_gpu_count(context, launch), launch)
+    if not (gpus_known or numbers) and launch.gpus:
+        context = _with_gpu_count(context, launch)
+    return LaunchContext(context, launch, numbers)
 
 
 def _starts_another(launch: Launch, start: Start, value: Mapping[str, Any]) -> bool:
@@ -115,23 +121,46 @@ def _started(document: Document, start: Start, context: Context) -> Context:
 
 
 Gpus = tuple[int, int]  # (of all machines, of one machine); 0: unknown
+GpusInFile = Callable[[Launch], Gpus]
 
 
 def _no_gpus(launch: Launch) -> Gpus:
     return 0, 0
 
 
-def agreed_launch(
-    launches: Sequence[Launch], gpus_known: bool, gpus_in_file: Callable[[Launch], Gpus] = _no_gpus
-) -> Launch | None:
+def _agreed(
+    launches: Sequence[Launch], gpus_known: bool, gpus_in_file: GpusInFile
+) -> tuple[Launch | None, tuple[Launch, ...]]:
+    """(a command for all, None where they disagree; one command for each number of GPUs where they differ in it)."""
+    launch = agreed_launch(launches, gpus_known, gpus_in_file)
+    if launch is not None or gpus_known:
+        return launch, ()
+    is_in_file = any(gpus_in_file(one) != (0, 0) for one in launches)  # which the run would be read with
+    numbers = () if is_in_file else one_of_each_number(launches)
+    return agreed_launch(launches, True) if numbers else None, numbers
+
+
+def one_of_each_number(launches: Sequence[Launch]) -> tuple[Launch, ...]:
+    """A command for each number of GPUs, the smallest first; () where a command does not say it, or there are many."""
+    found = {(one.gpus, one.gpus_per_node): one for one in reversed(_that_tell(launches))}
+    says_all = all(gpus for gpus, _ in found) and not any(one.asks_for_gpus for one in launches)
+    return tuple(found[number] for number in sorted(found)) if says_all and len(found) <= _MOST_NUMBERS else ()
+
+
+def _that_tell(launches: Sequence[Launch]) -> list[Launch]:
+    """The commands without those that leave everything open, where another one of the same program does not."""
+    telling = {one.launcher for one in launches if not one.leaves_all_open}
+    return [one for one in launches if not one.leaves_all_open or one.launcher not in telling]
+
+
+def agreed_launch(launches: Sequence[Launch], gpus_known: bool, gpus_in_file: GpusInFile = _no_gpus) -> Launch | None:
     """A command for all, if all are clear and launch in the same way; else None. Its card is that of their jobs.
 
     A command that leaves everything open contradicts none of the same program. `gpus_known`: the number of GPUs is
     known already, so the commands may differ in it. `gpus_in_file`: reads the number from a command's launch file, for
     commands that do not state it.
     """
-    telling = {one.launcher for one in launches if not one.leaves_all_open}
-    launches = [one for one in launches if not one.leaves_all_open or one.launcher not in telling]
+    launches = _that_tell(launches)
     if not launches or not all(one.is_clear for one in launches) or len({one.files for one in launches}) > 1:
         return None
     first = _with_agreed_card(launches)

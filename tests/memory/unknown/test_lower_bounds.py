@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memlint.hardware import find
-from memlint.memory.estimate import estimate
+from memlint.memory.estimate import estimate, estimate_as_it_stands
 from memlint.memory.unknown.lower_bounds import _of_one_token
 from memlint.run import UNKNOWN, Hardware, Model, Parallelism, Run, Zero, replace
 from tests.comparisons.families import Step, members, run_of
@@ -38,7 +38,9 @@ def test_a_field_that_nobody_knows_takes_its_least_value(field: str) -> None:
 def test_a_bound_of_nothing_is_not_said() -> None:
     tiny = run_of(members()["llama"], Step("lora", False, "sdpa"))
     number = {"parallelism.world_size": UNKNOWN, "parallelism.data_parallel_size": UNKNOWN}
-    found = estimate(replace(tiny, {**number, "parallelism.engine": "fsdp", "hardware.gpu": find("A100-80GB")}))
+    found = estimate_as_it_stands(
+        replace(tiny, {**number, "parallelism.engine": "fsdp", "hardware.gpu": find("A100-80GB")})
+    )
     assert found.allocated_low_bytes is None
     assert found.unknown[0].field == "parallelism.world_size"
     assert "at least" not in found.unknown[0].reason
@@ -58,11 +60,11 @@ def test_an_adapter_on_weights_of_unknown_bits_is_bounded_by_4_bits() -> None:
 @pytest.mark.parametrize("stage", [2, 3])
 def test_gpus_that_nobody_counts_hold_no_less_than_those_of_many(stage: int) -> None:
     shared = Parallelism(world_size=UNKNOWN, engine="deepspeed", zero=Zero(stage=stage))
-    found = estimate(replace(run(parallelism=shared, hardware=Hardware(find("A100-80GB"))), FILLED))
+    found = estimate_as_it_stands(replace(run(parallelism=shared, hardware=Hardware(find("A100-80GB"))), FILLED))
     assert found.unknown[0].field == "parallelism.world_size"
     assert found.unknown[0].reason.endswith(" GiB with 1,024 GPUs")
     for gpus in (1, 2, 8, 64):
-        known = estimate(run(parallelism=shared._replace(world_size=gpus)))
+        known = estimate_as_it_stands(run(parallelism=shared._replace(world_size=gpus)))
         assert 0 < (found.allocated_low_bytes or 0) <= (known.allocated_low_bytes or known.allocated_bytes or 0)
 
 
@@ -180,7 +182,7 @@ def test_a_maximum_that_samples_need_not_reach_bounds_nothing(length: int, is_bo
     shared = Parallelism(world_size=UNKNOWN, engine="deepspeed", zero=Zero(stage=2))
     whole = run(parallelism=shared, hardware=Hardware(find("A100-80GB")))
     whole = replace(whole, {"sequence.length": length, "sequence.length_is_bound": is_bound})
-    found, one = estimate(whole), estimate(replace(whole, {"sequence.length": 1}))
+    found, one = estimate_as_it_stands(whole), estimate_as_it_stands(replace(whole, {"sequence.length": 1}))
     assert (f"samples of {length} tokens" in found.unknown[0].reason) is loose
     assert (found.allocated_low_bytes == one.allocated_low_bytes) is loose
 
