@@ -20,6 +20,17 @@ PLANNING = (
         "planning.single_gpu_launch", "start it with NPROC_PER_NODE=1", "ms-swift 4.6.0 cli/main.py, use_torchrun"
     ),
     Behaviour(
+        "planning.colocated_engine",
+        "--use_vllm true --vllm_mode colocate --vllm_tensor_parallel_size {ranks} --vllm_gpu_memory_utilization {share}"
+        " --sleep_level 1 --move_model_batches 16",
+        "ms-swift 4.6.0 arguments/rlhf_args.py; examples/train/grpo/internal/train_72b_4gpu.sh",
+    ),
+    Behaviour(
+        "planning.entails",
+        (Entailed((("rollout.generator", "vllm_colocate"),), (("rollout.gathered_parts", 16),)),),
+        "ms-swift 4.6.0 rlhf_trainers/rollout_mixin.py:564, split_batches",
+    ),
+    Behaviour(
         "planning.shares_images", True, "ms-swift 4.6.0 sequence_parallel/sequence_parallel.py, pre-forward hook"
     ),
     Behaviour(
