@@ -11,6 +11,7 @@ import memlint.fixes.open_questions as open_questions
 from memlint._record import NamedTuple
 from memlint.findings import Fix
 from memlint.fixes.consequences import consistent
+from memlint.fixes.likely import likely
 from memlint.fixes.lowered_bound import as_advice, lowered_bound
 from memlint.fixes.plan import Kind, Plan, adds_nothing, as_fix, excess, in_order, kind, noted, saves
 from memlint.fixes.plan_search import SearchHooks
@@ -104,6 +105,7 @@ class RunPlanner:
             *open_questions.better_as_it_stands(run, before, self._planner.first_as_it_stands(), first),
             *open_questions.fused_loss_of_a_release(run, before, hooks, first),
             *open_questions.another_engine_file(run, before, hooks),
+            *likely(run, before, hooks, first),
             *(() if free else _elsewhere(run, before, hooks)),
             *(() if has_one else _many_cards(run, before, hooks)),
             *hardware,
