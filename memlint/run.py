@@ -631,6 +631,7 @@ class Planning(NamedTuple):
     deepspeed_expands_segments: bool = False  # the launcher of DeepSpeed sets `expandable_segments:True`
     # The field of the run for the number of GPUs that share each sequence; "" if no file can set it.
     sequence_sharing: str = ""
+    all_share_sequences: bool = False  # the GPUs that share a sequence have to be all of them
     critic_has_own_batch: bool = False  # PPO's critic has a micro-batch of its own in the config
     shares_images: bool = False  # sequences with images can be shared in this way, too
     sequence_sharing_needs: str = ""  # the package that sharing sequences requires

@@ -40,9 +40,10 @@ _NAMED = (
 def another_engine_file(run: Run, before: Estimate, hooks: SearchHooks) -> Iterator[Fix]:
     """What a DeepSpeed file that is not there has to say where the run is over its card with all that its name leaves
     open, or on how many of the cards it is enough."""
-    if run.parallelism.zero.stage is not UNKNOWN or not run.readings or before.verdict in ("fits", "unknown"):
+    named = next((reading for reading in run.readings if reading.settled), None)
+    if run.parallelism.zero.stage is not UNKNOWN or named is None or before.verdict in ("fits", "unknown"):
         return
-    as_named = replace(run, dict(run.readings[0].changes))._replace(readings=())
+    as_named = replace(run, dict(named.changes))._replace(readings=())
     for words, changes in _NAMED:
         after = hooks.estimate(replace(as_named, changes))
         if after.verdict == "fits" and (after.host_bytes or 0) <= MOST_HOST_BYTES:

@@ -98,8 +98,14 @@ def _whole_on_each_card(run: Run, before: Estimate) -> str:
     """Why nothing that divides weights in few bits helps, in words; "" where something may. They are packed on the
     card, and divided when all of them are there (transformers 5.23 core_model_loading.py; axolotl 0.19.0
     loaders/model.py:706), unless a start with FSDP packs them elsewhere (releases.py)."""
-    packed, several = run.model.quantization.method != "none", run.parallelism.world_size != 1
-    if not packed or not several or run.planning.starts_fsdp or run.planning.fsdp_by_launch_file:
+    packed, world = run.model.quantization.method != "none", run.parallelism.world_size
+    if (
+        not packed
+        or not isinstance(world, int)
+        or world == 1
+        or run.planning.starts_fsdp
+        or run.planning.fsdp_by_launch_file
+    ):
         return ""
     loaded = next((phase.allocated_bytes for phase in before.phases if phase.name == "load"), 0)
     if loaded <= before.budget_bytes:
