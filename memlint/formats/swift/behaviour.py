@@ -26,11 +26,6 @@ PLANNING = (
         "ms-swift 4.6.0 arguments/rlhf_args.py; examples/train/grpo/internal/train_72b_4gpu.sh",
     ),
     Behaviour(
-        "planning.entails",
-        (Entailed((("rollout.generator", "vllm_colocate"),), (("rollout.gathered_parts", 16),)),),
-        "ms-swift 4.6.0 rlhf_trainers/rollout_mixin.py:564, split_batches",
-    ),
-    Behaviour(
         "planning.shares_images", True, "ms-swift 4.6.0 sequence_parallel/sequence_parallel.py, pre-forward hook"
     ),
     Behaviour(
@@ -106,6 +101,11 @@ def shipped_deepspeed(name: str) -> Mapping[str, Any] | None:
         zero["offload_param"] = {"device": "cpu", "pin_memory": True}
     halves = {"bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}}
     return {**dict.fromkeys(_AUTO, "auto"), **halves, "zero_optimization": zero}
+
+
+# The parts in which `move_model_batches` of PLANNING's keys sends new weights (4.6.0
+# rlhf_trainers/rollout_mixin.py:564, split_batches).
+SENT_IN_PARTS = Entailed((("rollout.generator", "vllm_colocate"),), (("rollout.gathered_parts", 16),))
 
 
 def entailed_by_word(hidden: int, stage: int) -> Entailed:

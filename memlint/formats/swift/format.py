@@ -12,7 +12,7 @@ from memlint.formats.entailed import put_entailed
 from memlint.formats.fields import Behaviour, Fields, as_bool, interpolated, root
 from memlint.formats.key_releases import put_release
 from memlint.formats.keys import read_start
-from memlint.formats.swift.behaviour import FSDP_SINCE, PLANNING, entailed_by_word, shipped_deepspeed
+from memlint.formats.swift.behaviour import FSDP_SINCE, PLANNING, SENT_IN_PARTS, entailed_by_word, shipped_deepspeed
 from memlint.formats.swift.config import SwiftConfig, has_copy
 from memlint.formats.swift.issues import swift_issues
 from memlint.formats.swift.keys import KEYS
@@ -131,8 +131,11 @@ _FSDP_KEYS = (
 
 
 def _put_entailed(fields: Fields, config: SwiftConfig) -> None:
-    """New adapters have the dropout that the file says, and a word says ZeRO's buckets."""
+    """New adapters have the dropout that the file says, a word says ZeRO's buckets, and an engine that is told of gets
+    new weights in parts."""
     fields.put("planning.lora_dropout", config.number("lora_dropout") or 0.0, config.origin("lora_dropout"))
+    if fields.get("rollout.generator", "") == "model":
+        put_entailed(fields, lambda _: (SENT_IN_PARTS,), "ms-swift 4.6.0 rlhf_trainers/rollout_mixin.py:564")
     word = config.section.value.get("deepspeed")
     hidden = getattr(fields.get("model.architecture", None), "hidden_size", 0)
     if hidden and (word is None or (isinstance(word, str) and shipped_deepspeed(word) is not None)):
