@@ -631,6 +631,7 @@ class Planning(NamedTuple):
     deepspeed_expands_segments: bool = False  # the launcher of DeepSpeed sets `expandable_segments:True`
     # The field of the run for the number of GPUs that share each sequence; "" if no file can set it.
     sequence_sharing: str = ""
+    all_share_sequences: bool = False  # the GPUs that share a sequence have to be all of them
     critic_has_own_batch: bool = False  # PPO's critic has a micro-batch of its own in the config
     shares_images: bool = False  # sequences with images can be shared in this way, too
     sequence_sharing_needs: str = ""  # the package that sharing sequences requires
@@ -642,6 +643,9 @@ class Planning(NamedTuple):
     # What to state for a fused loss to be written whose key an older release ignores, in words; "" if nothing.
     fused_loss_where_stated: str = ""
     fuses_log_probabilities: bool = False  # the config can ask for log-probabilities without whole logits
+    # The keys with which vLLM writes the completions on the same cards, in words, with {ranks} and {share}; "" if none.
+    colocated_engine: str = ""
+    least_micro_batch: int = 1  # the framework refuses a smaller one
     fixed_optimizer: bool = False  # the config can name no other optimizer
     half_optimizer: str = ""  # the AdamW of a full training in bfloat16, where the config can ask for both; else ""
     loss_parts: int = 0  # parts in which the config can have a plain loss computed; 0 if it cannot

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 import memlint.fixes.moves.catalog as catalog
 from memlint.findings import Fix
 from memlint.fixes.consequences import consistent
-from memlint.fixes.plan import Plan, as_fix, asks_for_more, in_order, noted
-from memlint.fixes.plan_search import SearchHooks
+from memlint.fixes.moves.hardware import many_cards, smallest_number, with_cards
+from memlint.fixes.plan import Plan, as_fix, asks_for_more, host_note, in_order, noted
+from memlint.fixes.plan_search import MOST_HOST_BYTES, SearchHooks
 from memlint.fixes.planner import riskless
 from memlint.memory.values import Estimate
-from memlint.run import Run, replace
+from memlint.run import UNKNOWN, Run, replace
 
 
 def answers(run: Run, before: Estimate, hooks: SearchHooks) -> Iterator[Fix]:
@@ -28,6 +29,33 @@ def answers(run: Run, before: Estimate, hooks: SearchHooks) -> Iterator[Fix]:
         if after.verdict == "fits":
             yield Fix(reading.settled, before=before.on_card, after=after.on_card, verdict_after="fits")
             return
+
+
+_NAMED = (
+    ("ZeRO-3", {"parallelism.zero.stage": 3}),
+    ("ZeRO-3, offloaded", {"parallelism.zero.stage": 3, "offload.optimizer": "cpu", "offload.parameters": "cpu"}),
+)
+
+
+def another_engine_file(run: Run, before: Estimate, hooks: SearchHooks) -> Iterator[Fix]:
+    """What a DeepSpeed file that is not there has to say where the run is over its card with all that its name leaves
+    open, or on how many of the cards it is enough."""
+    named = next((reading for reading in run.readings if reading.settled), None)
+    if run.parallelism.zero.stage is not UNKNOWN or named is None or before.verdict in ("fits", "unknown"):
+        return
+    as_named = replace(run, dict(named.changes))._replace(readings=())
+    for words, changes in _NAMED:
+        after = hooks.estimate(replace(as_named, changes))
+        if after.verdict == "fits" and (after.host_bytes or 0) <= MOST_HOST_BYTES:
+            title, note = f"give it a DeepSpeed file with {words}", next(host_note(after, before), "")
+            yield Fix(title, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
+            return
+    divided, world = replace(as_named, _NAMED[0][1]), run.parallelism.world_size
+    least = world if isinstance(world, int) else 1
+    found = smallest_number(lambda count: hooks.estimate(with_cards(divided, count)), least)
+    if found is not None:
+        fix = many_cards(before, found[1], found[0], ())
+        yield fix._replace(title=f"{fix.title} with a DeepSpeed file with ZeRO-3")
 
 
 def fused_loss_of_a_release(run: Run, before: Estimate, hooks: SearchHooks, first: Plan | None) -> Iterator[Fix]:

@@ -180,6 +180,7 @@ def _in_reading_order(steps: Steps) -> list[ProposedChange]:
 
 def as_fix(plan: Plan, before: Estimate, edits: tuple[Edit, ...] = ()) -> Fix:
     """The plan as a fix of a finding."""
+    notes = (step.note for step in plan.steps)
     return Fix(
         title="; ".join(step.title for step in _in_reading_order(plan.steps)),
         edits=edits,
@@ -190,13 +191,13 @@ def as_fix(plan: Plan, before: Estimate, edits: tuple[Edit, ...] = ()) -> Fix:
         before=before.on_card,
         after=plan.estimate.on_card,
         verdict_after=plan.estimate.verdict if before.budget_bytes else "",
-        note="; ".join(dict.fromkeys((*(step.note for step in plan.steps if step.note), *_host_note(plan, before)))),
+        note="; ".join(dict.fromkeys((*filter(None, notes), *host_note(plan.estimate, before)))),
     )
 
 
-def _host_note(plan: Plan, before: Estimate) -> Iterator[str]:
-    """A note where the plan needs much more host memory than the run did."""
-    wanted, had = plan.estimate.host_bytes or 0, before.host_bytes or 0
+def host_note(after: Estimate, before: Estimate) -> Iterator[str]:
+    """A note where much more host memory is needed than the run needed."""
+    wanted, had = after.host_bytes or 0, before.host_bytes or 0
     if wanted > had + _HOST_BYTES_WORTH_A_NOTE:
         yield f"the host needs {wanted / 2**30:.1f} GiB of memory"
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import memlint.fixes.goals as goals
+import memlint.fixes.moves.generation_engine as generation_engine
 import memlint.fixes.moves.hardware as hardware_advice
 import memlint.fixes.open_questions as open_questions
 from memlint._record import NamedTuple
 from memlint.findings import Fix
 from memlint.fixes.consequences import consistent
+from memlint.fixes.likely import likely
 from memlint.fixes.lowered_bound import as_advice, lowered_bound
 from memlint.fixes.plan import Kind, Plan, adds_nothing, as_fix, excess, in_order, kind, noted, saves
 from memlint.fixes.plan_search import SearchHooks
@@ -83,16 +85,31 @@ class RunPlanner:
         writer = edit_writer(self._analysis)
         hardware = hardware_advice.advice(run, before, self._estimator, writer, asked) if over else ()
         if over and run.purpose == "train":
-            by_hand = tuple(_by_hand(before, failures, fitting[0].plan if fitting else None))
-            free = any(option.plan.risk == 0 for option in fitting) or any(fix.quality == "none" for fix in by_hand)
-            elsewhere = () if free else _elsewhere(run, before, self._hooks)
-            first, as_it_stands = (fitting[0].plan if fitting else None), self._planner.first_as_it_stands()
-            settled = open_questions.better_as_it_stands(run, before, as_it_stands, first)
-            stated = open_questions.fused_loss_of_a_release(run, before, self._hooks, first)
-            hardware = (*by_hand, *settled, *stated, *elsewhere, *hardware)
+            hardware = self._with_what_nobody_writes(fitting, failures, hardware)
         hardware = (*open_questions.answers(run, before, self._hooks), *hardware)
         refused = frozenset[str]().union(*(failure.banned for failure in failures if failure.unplaced is None))
         return PlanOptions(fitting or self._that_help(), hardware, refused)
+
+    def _with_what_nobody_writes(
+        self, fitting: tuple[WrittenPlan, ...], failures: tuple[Failure, ...], hardware: tuple[Fix, ...]
+    ) -> tuple[Fix, ...]:
+        """The hardware after what is better or possible where no edit of memlint's is made: a plan to write by hand, an
+        answer to what the files leave open, another start."""
+        run, before, hooks = self._run, self._before, self._hooks
+        first = fitting[0].plan if fitting else None
+        by_hand = tuple(_by_hand(before, failures, first))
+        free = any(option.plan.risk == 0 for option in fitting) or any(fix.quality == "none" for fix in by_hand)
+        has_one = bool(fitting or by_hand) or any(map(hardware_advice.is_of_more_cards, hardware))
+        return (
+            *by_hand,
+            *open_questions.better_as_it_stands(run, before, self._planner.first_as_it_stands(), first),
+            *open_questions.fused_loss_of_a_release(run, before, hooks, first),
+            *open_questions.another_engine_file(run, before, hooks),
+            *likely(run, before, hooks, first),
+            *(() if free else _elsewhere(run, before, hooks)),
+            *(() if has_one else _many_cards(run, before, hooks)),
+            *hardware,
+        )
 
     def _that_fit(self) -> tuple[tuple[WrittenPlan, ...], tuple[Failure, ...]]:
         """At most MAX_PLANS plans that fit as written, in the planner's order, and those that failed. The planner's
@@ -181,8 +198,9 @@ def _by_hand(before: Estimate, failures: Iterable[Failure], first: Plan | None) 
 
 
 def _elsewhere(run: Run, before: Estimate, hooks: SearchHooks) -> Iterator[Fix]:
-    """Advice where no plan is without a risk as the run is started: with segments of the allocator that grow, and on
-    one of several cards."""
+    """Advice where no plan is without a risk as the run is started: with an engine that writes its completions, with
+    segments of the allocator that grow, and on one of several cards."""
+    yield from generation_engine.advice(run, before, hooks.estimate)
     grows = hardware_advice.can_grow_segments(run)
     yield from (tuple(_with_segments(run, before, hooks)) if grows else ()) or _one_card(run, before, hooks)
 
@@ -203,6 +221,19 @@ def _one_card(run: Run, before: Estimate, hooks: SearchHooks) -> Iterator[Fix]:
         fix = hardware_advice.one_card(before, plan.estimate, world, tuple(step.title for step in plan.steps))
         on_all = hooks.estimate(consistent(replace(run, plan.changes), run, plan.changes))
         yield noted(noted(fix, more_on_several(plan.estimate, on_all, world)), as_fix(plan, before).note)
+
+
+def _many_cards(run: Run, before: Estimate, hooks: SearchHooks) -> Iterator[Fix]:
+    """Advice to take more of the run's cards, with whatever keeps the result on so many of them: sequences that several
+    share, above all."""
+    world = run.parallelism.world_size
+    if not isinstance(world, int) or not hardware_advice.is_data_parallel(run):
+        return
+    plan = goals.fewest_cards(run, before, hooks).plan
+    count = plan.run.parallelism.world_size if plan is not None else None
+    if plan is not None and isinstance(count, int) and count > world:
+        titles = tuple(step.title for step in plan.steps)
+        yield noted(hardware_advice.many_cards(before, plan.estimate, count, titles), as_fix(plan, before).note)
 
 
 def more_on_several(alone: Estimate, on_all: Estimate, world: int) -> str:

@@ -67,9 +67,16 @@ def written(analysis: Analysis, index: int, plan: Plan, reanalyse: Reanalyse) ->
             _culprits(analysis, index, plan, reanalyse, lambda one: bool(bad & _objections(analysis, index, one)))
         )
     estimate = tried.after.estimates[index]
+    if peak(estimate) is None and peak(plan.estimate) is not None:
+        return Failure(_culprits(analysis, index, plan, reanalyse, lambda one: _has_no_figure(one, index)))
     if plan.estimate.verdict == "fits" != estimate.verdict:
         return _shortfall(plan, tried.after.runs[index], estimate)
     return WrittenPlan(plan._replace(estimate=estimate), tried)
+
+
+def _has_no_figure(tried: Attempt, index: int) -> bool:
+    """Whether nothing is known any more of what the run needs."""
+    return tried.after is not None and peak(tried.after.estimates[index]) is None
 
 
 def _objections(analysis: Analysis, index: int, tried: Attempt) -> frozenset[str]:

@@ -83,7 +83,7 @@ class FileAnalyser:
         if _is_read_by_script(analyses):
             runs = workspace.config_runs(path)
             analyses = tuple(self.analyse_document(document, workspace) for document in runs) or analyses
-        if not (fixes and first_fix):
+        if not fixes:
             analyses = tuple(map(self._with_figures, analyses))
         findings: list[Finding] = []
         for analysis in analyses:
@@ -104,8 +104,8 @@ class FileAnalyser:
         return engine.analyse(document, self.context_for(document, workspace), fixes=fixes)
 
     def _with_figures(self, analysis: Analysis) -> Analysis:
-        """The analysis with what its runs need after each fix that a rule defines. Where the first fix of a finding
-        alone is shown, that is asked about when it is chosen (`attach.with_plans`)."""
+        """The analysis with what its runs need after each fix that a rule defines, where none is tried: a fix that is
+        gets its figure from the changed files (`attach.with_plans`)."""
         if not any(found.finding.fixes for found in analysis.found):
             return analysis
         from memlint.ruleset.rule_fixes import figured  # late: only where something is found

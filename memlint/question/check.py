@@ -88,7 +88,8 @@ def _name_or_choice(field: str, value: object) -> str:
         return value.strip()
     word = SAME.get(field, {}).get(value.lower(), value.lower())
     if word not in CHOICES[field]:
-        raise UsageError(f"{option(field)} {value}: not known{_hint(word, CHOICES[field])}")
+        meant = next((f"; did you mean {option(other)} {word}?" for other in CHOICES if word in CHOICES[other]), "")
+        raise UsageError(f"{option(field)} {value}: not known{meant or _hint(word, CHOICES[field])}")
     return word
 
 

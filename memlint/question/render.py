@@ -52,13 +52,29 @@ def file_lines(found: Answer, written: Sequence[str]) -> Iterator[str]:
     yield f"  written: {names}" if written else f"  stands for {names} (--write-config FOLDER writes them)"
     folder = os.path.dirname(written[0]) if written else ""
     yield f"  start{f' in {folder}' if folder else ''} with: {_start(found.files, written)}"
+    yield from _ways_out(found, written)
+
+
+def _ways_out(found: Answer, written: Sequence[str]) -> Iterator[str]:
+    """How to see what would make a training fit that does not."""
+    estimate, question = found.run.estimate, found.question
+    if question.inference or estimate is None or estimate.verdict not in ("tight", "out_of_memory"):
+        return
+    place = _config(found.files, written) if written else f"FOLDER/{found.files.main}"
+    cards = f" --gpus {question.gpus}" if question.gpus else ""
+    first = "" if written else "--write-config FOLDER, then "
+    yield f"  what makes it fit: {first}memlint plan {place} --gpu {question.gpu}{cards}"
 
 
 def _start(files: QuestionFiles, written: Sequence[str]) -> str:
-    """The command that starts the run in the folder of its files, with the name under which the config was written."""
-    names = (os.path.basename(path) for path in written)
-    main = next((name for name in names if name not in files.contents), files.main)
-    return files.start.replace(files.main, main)
+    """The command that starts the run in the folder of its files."""
+    return files.start.replace(files.main, os.path.basename(_config(files, written)))
+
+
+def _config(files: QuestionFiles, written: Sequence[str]) -> str:
+    """The place under which the config was written: beside its other files, whose names it does not change."""
+    named = (path for path in written if os.path.basename(path) not in files.contents.keys() - {files.main})
+    return next(named, files.main)
 
 
 def _why_only_one(found: ServingRoom, cards: int) -> str:

@@ -217,6 +217,19 @@ def test_what_starts_the_run_names_the_file_that_was_written(tmp_path: Path) -> 
     assert "  start in runs with: llamafactory-cli train train.yaml\n" in below
 
 
+def test_a_question_over_its_card_names_the_command_for_ways_out(tmp_path: Path) -> None:
+    ask = ("estimate", "--model", "llama-3-8b", "--method", "full", "--zero", "3", "--gpu", "RTX4090", "--gpus", "2")
+    unwritten, named, below = (
+        memlint(tmp_path, *ask, *more).out for more in ((), ("--write-config", "a.yaml"), ("--write-config", "runs"))
+    )
+    cards = "--gpu RTX4090 --gpus 2\n"
+    assert f"  what makes it fit: --write-config FOLDER, then memlint plan FOLDER/train.yaml {cards}" in unwritten
+    assert f"  what makes it fit: memlint plan a.yaml {cards}" in named
+    assert f"  what makes it fit: memlint plan runs/train.yaml {cards}" in below
+    small = memlint(tmp_path, "estimate", "--model", "phi-2", "--method", "lora", "--gpu", "A100-80GB").out
+    assert "what makes it fit" not in small
+
+
 @pytest.mark.parametrize("command", ["estimate", "check"])
 def test_a_config_the_script_that_reads_it_and_its_command_are_one_run(command: str, tmp_path: Path) -> None:
     write(tmp_path, FILES)

@@ -84,3 +84,16 @@ def test_a_better_plan_of_a_stated_release_is_told_beside_one_for_any() -> None:
     assert not [*better_as_it_stands(run, before, None, offload)]
     unsettled = run._replace(readings=(release, release._replace(settled_itself="")))
     assert not [*better_as_it_stands(unsettled, before, batch, offload)]
+
+
+def test_a_file_whose_name_says_too_little_is_told_to_be_another_one() -> None:
+    """Stage 2 is over these cards with and without the host: a file with ZeRO-3 is not, or more of the cards are."""
+    for model, gpu, wanted in (
+        ("Qwen/Qwen2.5-32B", "A100-40GB", "give it a DeepSpeed file with ZeRO-3, offloaded"),
+        ("meta-llama/Llama-3.1-405B", "H200", "use 64 of these cards with a DeepSpeed file with ZeRO-3"),
+    ):
+        text = FULL_WITH_A_FILE.format("ds_z2.json").replace("Qwen/Qwen2.5-7B-Instruct", model)
+        row = memlint.plan(text, gpu=gpu, gpus=2).runs[0]
+        told = [one for one in row["advice"] if "DeepSpeed file" in one["title"]]
+        assert [one["title"] for one in told] == [wanted]
+        assert told[0]["after"]["high"] <= told[0]["after"]["usable"]

@@ -53,3 +53,10 @@ def test_it_is_for_one_long_sequence_with_flash_attention() -> None:
     assert not shared(model__architecture=sees) and shared(model__architecture=sees, planning__shares_images=True)
     assert not shared(method__stage="grpo")
     assert shared(method__stage="grpo", sequence__unpadded=True)
+
+
+def test_where_all_gpus_have_to_share_no_part_of_them_does() -> None:
+    """Axolotl's degrees make up all processes (0.19.0 monkeypatch/accelerate/parallelism_config.py:95)."""
+    assert shared(planning__all_share_sequences=True) == []  # of 4 GPUs, and 2 heads of keys and values
+    (two,) = shared(planning__all_share_sequences=True, parallelism=Parallelism(2, 2, 2, engine="fsdp"))
+    assert two.parallelism.sequence_parallel_size == 2 and two.parallelism.data_parallel_size == 1

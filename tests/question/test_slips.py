@@ -70,6 +70,7 @@ SLIPS = {
     f"{LLAMA} --gpu foo": "memlint cards",
     f"{LLAMA} --gpu '4090 32GB'": "unknown GPU",
     "--model llama-3": "did you mean",
+    "--model phi-2 --method dpo": "did you mean --stage dpo?",
     "--model lama-3-8b": "did you mean",
     "--model mistral": "did you mean",
     "--model gpt-4": "not in memlint's catalog",

@@ -97,7 +97,7 @@ def micro_batch(run: Run) -> Iterator[ProposedChange]:
     size, steps = run.batch.micro_batch_size, run.batch.gradient_accumulation_steps
     if not (isinstance(size, int) and isinstance(steps, int)):
         return
-    for smaller in _divisors(size * steps, size - 1):
+    for smaller in _divisors(size * steps, size - 1, run.planning.least_micro_batch):
         accumulation = steps * size // smaller
         title = f"micro batch {size} -> {smaller}, accumulation {steps} -> {accumulation}"
         note = _FEWER_COMPARED if run.method.compares_samples else ""
@@ -162,10 +162,10 @@ def _keeps_whole_gradients(run: Run) -> bool:
     return run.parallelism.engine == "fsdp" and several and not run.parallelism.fsdp.reduces_each_backward
 
 
-def _divisors(number: int, most: int) -> list[int]:
+def _divisors(number: int, most: int, least: int = 1) -> list[int]:
     """Divisors that are at most `most`, from the largest down, at most 8 of them: of 64 and 32 -> 32, 16, 8, ..."""
-    found = [part for part in range(min(most, 4096), 0, -1) if number % part == 0]
-    return found[:8] + [1] * (len(found) > 8)
+    found = [part for part in range(min(most, 4096), least - 1, -1) if number % part == 0]
+    return found[:8] + found[-1:] * (len(found) > 8)
 
 
 def evaluation(run: Run) -> Iterator[ProposedChange]:

@@ -39,7 +39,7 @@ def advice(
     if run.purpose != "train":
         return (*told, *_spread(run, before, estimator), *_card(before))
     spread = _gpus(run, before, estimator, express) if more_cards else ()
-    return (*told, *spread, *_card(before))
+    return (*told, *spread, *_card(before, _whole_on_each_card(run, before)))
 
 
 def _with_changes(titles: tuple[str, ...]) -> str:
@@ -87,10 +87,31 @@ def segments(before: Estimate, after: Estimate, titles: tuple[str, ...] = ()) ->
     return Fix(title, changes=_GROWING, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
 
 
-def _card(before: Estimate) -> Iterator[Fix]:
+def _card(before: Estimate, why: str = "") -> Iterator[Fix]:
+    """The smallest common card that is enough. `why`: why more of the run's own cards are not."""
     if before.fits_on:
-        note = "the smallest common card that holds the run as it is"
+        note = "; ".join(filter(None, ("the smallest common card that holds the run as it is", why)))
         yield Fix(f"use {before.fits_on[0]}", before=before.on_card, verdict_after="fits", note=note)
+
+
+def _whole_on_each_card(run: Run, before: Estimate) -> str:
+    """Why nothing that divides weights in few bits helps, in words; "" where something may. They are packed on the
+    card, and divided when all of them are there (transformers 5.23 core_model_loading.py; axolotl 0.19.0
+    loaders/model.py:706), unless a start with FSDP packs them elsewhere (releases.py)."""
+    packed, world = run.model.quantization.method != "none", run.parallelism.world_size
+    if (
+        not packed
+        or not isinstance(world, int)
+        or world == 1
+        or run.planning.starts_fsdp
+        or run.planning.fsdp_by_launch_file
+    ):
+        return ""
+    loaded = next((phase.allocated_bytes for phase in before.phases if phase.name == "load"), 0)
+    if loaded <= before.budget_bytes:
+        return ""
+    whole = f"{loaded / 2**30:.1f} GiB"
+    return f"more cards do not help: each holds all weights ({whole}) while they load, whatever divides them"
 
 
 def _gpus(run: Run, before: Estimate, estimator: Estimator, express: Express) -> Iterator[Fix]:
@@ -135,9 +156,22 @@ def _too_few(run: Run, estimator: Estimator) -> Callable[[int], bool]:
 
 def _more_cards(before: Estimate, found: tuple[int, Estimate], name: str, titles: tuple[str, ...]) -> Fix:
     count, after = found
-    more = _with_changes(titles)
-    note = "each card has its own micro batch: the global batch grows unless accumulation shrinks"
-    title, note = f"use {count} of these cards with {name}", "; ".join(filter(None, (more, note)))
+    fix = many_cards(before, after, count, titles)
+    return fix._replace(title=f"{fix.title} with {name}")
+
+
+_OF_THESE_CARDS = "of these cards"
+
+
+def is_of_more_cards(fix: Fix) -> bool:
+    return fix.title.startswith("use ") and _OF_THESE_CARDS in fix.title
+
+
+def many_cards(before: Estimate, after: Estimate, count: int, titles: tuple[str, ...]) -> Fix:
+    """Advice to take so many cards, with these changes."""
+    own = "each card has its own micro batch: the global batch grows unless accumulation shrinks"
+    note = "; ".join(filter(None, (_with_changes(titles), own)))
+    title = f"use {count} {_OF_THESE_CARDS}"
     return Fix(title, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
 
 
@@ -151,7 +185,11 @@ def one_card(before: Estimate, after: Estimate, world: int, titles: tuple[str, .
 
 
 # Groups of changes that leave the result as it is, and the weights where they are.
-_FREE = ("attention", "loss", "batch", "evaluation", "checkpointing", "buckets")
+_FREE = ("attention", "loss", "batch", "tokens", "evaluation", "checkpointing", "buckets", "reduction") + (
+    "log probabilities",
+    "critic batch",
+    "gathered parts",
+)
 
 
 def _with_free_changes(run: Run, sharded: Run, express: Express) -> tuple[Run, tuple[str, ...]]:
@@ -223,11 +261,17 @@ def _spread(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
             return
 
 
+def is_data_parallel(run: Run) -> bool:
+    """Whether each of the run's cards has sequences of its own, and no model is cut over several."""
+    own = run.parallelism
+    return own.tensor_parallel_size * own.pipeline_parallel_size * own.sequence_parallel_size == 1
+
+
 def _sharded(run: Run, express: Express) -> tuple[Run, str] | None:
     """The run with everything sharded, and by what; None where memlint cannot say how it would be, or the framework
     takes no ZeRO-3 with what the file says (LLaMA-Factory: `pure_bf16`)."""
-    engine, others = run.parallelism.engine, run.parallelism
-    if others.tensor_parallel_size * others.pipeline_parallel_size * others.sequence_parallel_size != 1:
+    engine = run.parallelism.engine
+    if not is_data_parallel(run):
         return None
     if engine == "fsdp" and run.parallelism.fsdp.strategy == "FULL_SHARD":
         return run, "FSDP"

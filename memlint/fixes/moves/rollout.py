@@ -39,13 +39,13 @@ def engine(run: Run) -> Iterator[ProposedChange]:
     if run.rollout.sleep_level == 0:
         title = "let vLLM give its memory back while the model trains"
         yield ProposedChange(title, {"rollout.sleep_level": 2}, "sleep", safe=False)
-    least = _least_share(run)
+    least = least_share(run)
     for smaller in (one for one in _SHARES if least <= one < share):
         title = f"vLLM's share of the card {share:g} -> {smaller:g}"
         yield ProposedChange(title, {"rollout.share": smaller}, "generator", safe=False)
 
 
-def _least_share(run: Run) -> float:
+def least_share(run: Run) -> float:
     """The share in which an engine has room for its weights, what it computes with and _SEQUENCES of full length; 0
     where the card or the model is not known."""
     usable = usable_bytes(run)
@@ -57,12 +57,19 @@ def _least_share(run: Run) -> float:
 
 def engine_ranks(run: Run) -> Iterator[ProposedChange]:
     """An engine over more of the cards: each holds less of its weights, and more of its cache."""
-    ranks, share, node = run.rollout.tensor_parallel_size, run.rollout.share, _gpus_of_a_node(run)
-    if not (isinstance(ranks, int) and isinstance(share, float)) or share <= 0 or not node:
+    ranks, share = run.rollout.tensor_parallel_size, run.rollout.share
+    if not (isinstance(ranks, int) and isinstance(share, float)) or share <= 0:
         return
-    for more in (ranks * times for times in (2, 4, 8) if node % (ranks * times) == 0 and _heads(run, ranks * times)):
+    for more in divided_over(run, ranks):
         title = f"vLLM's weights over {ranks} -> {more} GPUs"
         yield ProposedChange(title, {"rollout.tensor_parallel_size": more}, "engine ranks", safe=False)
+
+
+def divided_over(run: Run, ranks: int) -> tuple[int, ...]:
+    """The numbers of a node's GPUs, more than `ranks`, that an engine can spread over."""
+    node = _gpus_of_a_node(run)
+    more = (ranks * times for times in (2, 4, 8))
+    return tuple(one for one in more if node and node % one == 0 and _heads(run, one))
 
 
 _LARGEST_NODE = 8

@@ -18,7 +18,8 @@ def shared_sequences(run: Run) -> Iterator[ProposedChange]:
     if not (isinstance(ranks, int) and isinstance(steps, int)) or not _can_share(run):
         return
     now = get(run, run.planning.sequence_sharing)
-    for times in (times for times in (2, 4, 8) if ranks % times == 0 and _heads_divide(run, now * times)):
+    numbers = (ranks,) if run.planning.all_share_sequences else (2, 4, 8)
+    for times in (times for times in numbers if ranks % times == 0 and times > 1 and _heads_divide(run, now * times)):
         changes = {
             run.planning.sequence_sharing: now * times,
             "parallelism.data_parallel_size": ranks // times,

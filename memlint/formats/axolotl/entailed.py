@@ -38,7 +38,7 @@ def find_entailed(config: AxolotlConfig, fields: Fields) -> Iterator[Entailed | 
         yield _adapters(fields, _but(config, **wanted), few_bits)
     if kind == "lora" and bits in (4, 8) and not config.own.flag("quantize_moe_experts"):
         packed = _but(config, quantize_moe_experts=True, lora_target_linear=None)
-        yield entailed(fields, {"model.quantization.experts_on_load": True}, lambda tried: _read_weights(tried, packed))
+        yield entailed(fields, {"model.quantization.experts_on_load": True}, lambda tried: _read_packed(tried, packed))
     if not fields.get("checkpointing.offload", False):
         asks = _but(config, activation_offloading="hidden_states")
         given = {"checkpointing.mode": "full", "checkpointing.offload": True}
@@ -69,6 +69,12 @@ def _read_weights(fields: Fields, config: AxolotlConfig) -> None:
     fields.put("precision.embeddings_dtype", "", Origin("default"))
     read_dtype_of_rest(fields, config)
     read_quantization(fields, config)
+
+
+def _read_packed(fields: Fields, config: AxolotlConfig) -> None:
+    """Experts in few bits as well, where the engine leaves their memory known."""
+    _read_weights(fields, config)
+    read_packed_experts(fields, config)
 
 
 def _adapters(fields: Fields, config: AxolotlConfig, given: Mapping[str, Any]) -> Entailed | None:

@@ -288,7 +288,10 @@ def _data_parallel_ranks(fields: Fields) -> None:
 
 
 def write_context(change: FieldChange) -> Written | None:
-    """GPUs that share each sequence, under the older name where the file has that."""
+    """GPUs that share each sequence, under the older name where the file has that. Degrees that make up all processes
+    already leave none for it."""
+    if any(as_int(change.section.get(key)) not in (None, 1) for key in _DATA_PARALLEL):
+        return None
     older = "sequence_parallel_degree" in change.section and "context_parallel_size" not in change.section
     return {"sequence_parallel_degree" if older else "context_parallel_size": change.value}
 

@@ -20,6 +20,12 @@ PLANNING = (
         "planning.single_gpu_launch", "start it with NPROC_PER_NODE=1", "ms-swift 4.6.0 cli/main.py, use_torchrun"
     ),
     Behaviour(
+        "planning.colocated_engine",
+        "--use_vllm true --vllm_mode colocate --vllm_tensor_parallel_size {ranks} --vllm_gpu_memory_utilization {share}"
+        " --sleep_level 1 --move_model_batches 16",
+        "ms-swift 4.6.0 arguments/rlhf_args.py; examples/train/grpo/internal/train_72b_4gpu.sh",
+    ),
+    Behaviour(
         "planning.shares_images", True, "ms-swift 4.6.0 sequence_parallel/sequence_parallel.py, pre-forward hook"
     ),
     Behaviour(
@@ -95,6 +101,11 @@ def shipped_deepspeed(name: str) -> Mapping[str, Any] | None:
         zero["offload_param"] = {"device": "cpu", "pin_memory": True}
     halves = {"bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}}
     return {**dict.fromkeys(_AUTO, "auto"), **halves, "zero_optimization": zero}
+
+
+# The parts in which `move_model_batches` of PLANNING's keys sends new weights (4.6.0
+# rlhf_trainers/rollout_mixin.py:564, split_batches).
+SENT_IN_PARTS = Entailed((("rollout.generator", "vllm_colocate"),), (("rollout.gathered_parts", 16),))
 
 
 def entailed_by_word(hidden: int, stage: int) -> Entailed:

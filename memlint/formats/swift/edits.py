@@ -10,7 +10,7 @@ from memlint.findings import Edit
 from memlint.formats.base import Parsed
 from memlint.formats.deepspeed.edits import FOLLOW_DEEPSPEED, deepspeed_edits
 from memlint.formats.keys import FieldChange, Written
-from memlint.formats.swift.behaviour import fsdp_of_4_bits, fsdp_preset, shipped_deepspeed
+from memlint.formats.swift.behaviour import fsdp_of_4_bits, shipped_deepspeed
 from memlint.formats.swift.keys import KEYS
 from memlint.formats.trainer.keys import KEYS as TRAINER_KEYS
 from memlint.run import Run
@@ -86,7 +86,7 @@ def _engine_edits(
     """The word for one of ms-swift's own files where one says it, else the DeepSpeed file's own keys."""
     config, (path, pointer) = parsed.raw["config"], parsed.raw_places["config"]
     if "fsdp" in (run.parallelism.engine, changes.get("parallelism.engine")):
-        said = _fsdp_options(config.get("fsdp"), changes)
+        said = _fsdp_options(config.get("fsdp"), parsed.raw.get("fsdp"), changes)
         written = said if parsed.documents[0].syntax == "shell" else json.dumps(said)
         return None if said is None else (Edit(path, (*pointer, "fsdp"), "set", written),)
     now = config.get("deepspeed")
@@ -98,13 +98,13 @@ def _engine_edits(
     return deepspeed_edits(parsed.raw.get("deepspeed"), place, changes) if place is not None else None
 
 
-def _fsdp_options(now: Any, changes: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _fsdp_options(now: Any, preset: Mapping[str, Any] | None, changes: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The options that share 4-bit weights where `fsdp` says nothing yet, or that have its shards in host memory, in
     place of the word for ms-swift's own file, which has no such twin (4.6.0 config/fsdp2.json, "Add 'offload' to enable
-    CPU offloading"); None where they cannot be said."""
+    CPU offloading"), or of the name of another file; None where they cannot be said. `preset`: what `now` stands
+    for."""
     if "parallelism.engine" in changes:
         return None if now else fsdp_of_4_bits(changes["parallelism.fsdp.cpu_offload"])
-    preset = fsdp_preset(now)
     if preset is None or dict(changes) != {"parallelism.fsdp.cpu_offload": True}:
         return None
     return {**preset, "fsdp": f"{preset['fsdp']} offload"}

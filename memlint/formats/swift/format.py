@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import memlint.formats.trainer.format as trainer
@@ -12,14 +12,20 @@ from memlint.formats.entailed import put_entailed
 from memlint.formats.fields import Behaviour, Fields, as_bool, interpolated, root
 from memlint.formats.key_releases import put_release
 from memlint.formats.keys import read_start
-from memlint.formats.swift.behaviour import FSDP_SINCE, PLANNING, entailed_by_word, shipped_deepspeed
+from memlint.formats.swift.behaviour import FSDP_SINCE, PLANNING, SENT_IN_PARTS, entailed_by_word, shipped_deepspeed
 from memlint.formats.swift.config import SwiftConfig, has_copy
 from memlint.formats.swift.issues import swift_issues
 from memlint.formats.swift.keys import KEYS
 from memlint.formats.swift.megatron import read_megatron
 from memlint.formats.swift.recognise import NAME, SCHEMA, recognise
-from memlint.formats.swift.translate import MODELLED_TUNERS, as_trainer, spreads_layers
-from memlint.run import Origin, Run
+from memlint.formats.swift.translate import (
+    MODELLED_TUNERS,
+    as_trainer,
+    fsdp_file,
+    named_fsdp,
+    spreads_layers,
+)
+from memlint.run import Origin, Reading, Run
 from memlint.source.document import Document
 
 __all__ = ["DIALECT", "NAME", "SCHEMA", "copy_of", "edits", "parse", "recognise", "skips_rule"]
@@ -37,10 +43,21 @@ def parse(document: Document, context: Context) -> Parsed:
     read = trainer.read(translated, context)
     fields = read.fields
     _read_own_keys(fields, config)
-    run = fields.run(NAME, document.path, read.related, "train")
-    raw = {**read.raw, "config": document.value}
+    run = fields.run(NAME, document.path, read.related, "train")._replace(readings=tuple(_readings(config)))
+    raw = {**read.raw, "config": document.value, "fsdp": named_fsdp(config)}
     issues = () if config.is_megatron else (*swift_issues(config), *read.fields.issues)
     return Parsed(NAME, (run,), issues, (document, *read.companions), raw, read.places)
+
+
+_OFFLOADS = "parallelism.fsdp.cpu_offload"
+
+
+def _readings(config: SwiftConfig) -> Iterator[Reading]:
+    """An FSDP file that is not there may have the shards in host memory: its words may have `offload` among them."""
+    if fsdp_file(config) and named_fsdp(config) is None:
+        words = "with FSDP's shards in host memory", "with FSDP's shards on the cards"
+        settled = "give it the FSDP file that it names, with `offload` among the words of `fsdp`"
+        yield Reading("FSDP file not known", *words, ((_OFFLOADS, True),), ((_OFFLOADS, False),), settled=settled)
 
 
 def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
@@ -114,8 +131,11 @@ _FSDP_KEYS = (
 
 
 def _put_entailed(fields: Fields, config: SwiftConfig) -> None:
-    """New adapters have the dropout that the file says, and a word says ZeRO's buckets."""
+    """New adapters have the dropout that the file says, a word says ZeRO's buckets, and an engine that is told of gets
+    new weights in parts."""
     fields.put("planning.lora_dropout", config.number("lora_dropout") or 0.0, config.origin("lora_dropout"))
+    if fields.get("rollout.generator", "") == "model":
+        put_entailed(fields, lambda _: (SENT_IN_PARTS,), "ms-swift 4.6.0 rlhf_trainers/rollout_mixin.py:564")
     word = config.section.value.get("deepspeed")
     hidden = getattr(fields.get("model.architecture", None), "hidden_size", 0)
     if hidden and (word is None or (isinstance(word, str) and shipped_deepspeed(word) is not None)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from memlint.formats.base import MissingFile
 from memlint.formats.fields import Fields
 from memlint.formats.swift.behaviour import fsdp_preset, shipped_deepspeed
 from memlint.formats.swift.config import SwiftConfig
@@ -71,16 +72,31 @@ def _values(config: SwiftConfig) -> Iterator[tuple[str, Any]]:
             continue
         if key == "deepspeed" and isinstance(value, str) and shipped_deepspeed(value):
             yield key, shipped_deepspeed(value)
-        elif key == "fsdp" and fsdp_preset(value):
-            yield from (fsdp_preset(value) or {}).items()
+        elif key == "fsdp" and (options := named_fsdp(config)) is not None:
+            yield from options.items()
         elif key in KEYS:
             if config.written(KEYS[key].name) == key:  # of two spellings the newer one
                 yield from _argument(config, key, value)
         else:
             yield key, value
-    preset = fsdp_preset(section.get("fsdp"))
+    preset = named_fsdp(config)
     if preset and preset["fsdp_config"].get("activation_checkpointing"):
         yield "gradient_checkpointing", False  # arguments/sft_args.py, _check_fsdp2_compatibility
+
+
+def fsdp_file(config: SwiftConfig) -> str:
+    """The file of JSON that `fsdp` names (utils/utils.py:412, json_parse_to_dict); "" where it names none."""
+    value = config.section.value.get("fsdp")
+    return value if isinstance(value, str) and value.endswith(".json") else ""
+
+
+def named_fsdp(config: SwiftConfig) -> Mapping[str, Any] | None:
+    """The words of FSDP and its section that `fsdp` or the file that it names stands for; None where nobody knows."""
+    name = fsdp_file(config)
+    if not name:
+        return fsdp_preset(config.section.value.get("fsdp"))
+    found = config.context.read(name, config.section.document.path)
+    return None if isinstance(found, MissingFile) else fsdp_preset(found.value)
 
 
 def _argument(config: SwiftConfig, key: str, value: Any) -> Iterator[tuple[str, Any]]:

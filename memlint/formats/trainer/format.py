@@ -220,7 +220,7 @@ def _with_model(config: TrainerConfig) -> TrainerConfig:
 def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tuple[Section, ...]:
     """Put all fields: defaults first, the file's keys next, engines last, as they change dtypes and optimizer."""
     fields.put("stack.framework", "trl" if config.trl else "trainer", Origin("inferred", detail="by its keys"))
-    fields.behave(*behaviour(config.trl))
+    fields.behave(*behaviour(config.trl, config.stage))
     fields.put("method.stage", *stage_of(config))
     apply_hardware(fields, config.context)
     apply_launcher(fields, config, companions)

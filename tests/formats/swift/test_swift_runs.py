@@ -505,3 +505,21 @@ def test_old_releases_cut_before_images_are_tokens(
     assert run_of(swift.parse(document(SFT), seeing)).sequence.length == length
     texts = known(versions=versions)
     assert run_of(swift.parse(document(SFT), texts)).sequence.length == 2048
+
+
+def test_a_file_that_fsdp_names_is_read_and_a_plan_says_its_options_in_its_place() -> None:
+    """JSON, or a file of it (ms-swift 4.6.0 utils/utils.py:412, json_parse_to_dict)."""
+    own = {"fsdp": "full_shard auto_wrap", "fsdp_config": {"fsdp_version": 2, "reshard_after_forward": False}}
+    parsed = swift.parse(document({**SFT, "fsdp": "own.json"}), context({"own.json": own}))
+    run = run_of(parsed)
+    assert (run.parallelism.fsdp.cpu_offload, run.parallelism.fsdp.reshard_after_forward) == (False, False)
+    assert not run.readings
+    (edit,) = swift.edits(parsed, run, {"parallelism.fsdp.cpu_offload": True}) or ()
+    assert json.loads(edit.value) == {**own, "fsdp": "full_shard auto_wrap offload"}
+
+
+def test_a_file_that_fsdp_names_and_is_not_there_may_offload() -> None:
+    run = run_of(swift.parse(document({**SFT, "fsdp": "own.json"}), context()))
+    (reading,) = run.readings
+    assert reading.changes == (("parallelism.fsdp.cpu_offload", True),) and reading.settled
+    assert not run_of(swift.parse(document({**SFT, "fsdp": "fsdp2"}), context())).readings

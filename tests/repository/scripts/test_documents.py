@@ -1646,3 +1646,17 @@ def test_the_place_of_a_commands_own_key_is_the_command() -> None:
     found = [item for item in analysed(script, TUNE_FILES).findings if item.rule == "CFG008"]
 
     assert [(item.location.path, item.location.line) for item in found] == [("train.sh", 1)]
+
+
+def test_a_program_that_goes_on_as_ms_swift_takes_its_flags() -> None:
+    """A parser of its own that lets the others through does not refuse them (ms-swift 4.6.0 cli/sft.py)."""
+    program = (
+        "import argparse\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--tuner_backend', default='peft')\n"
+        "args, _ = parser.parse_known_args()\n"
+        "if __name__ == '__main__':\n    from swift.pipelines import sft_main\n    sft_main()\n"
+    )
+    text = "torchrun --nproc_per_node 2 tools/sft.py --model Qwen/Qwen2.5-7B --tuner_type full --max_length 512\n"
+    start = analysed(text, {"tools/sft.py": program}).document.start
+    assert start is not None and not start.accepted.is_own and "tuner_backend" in start.accepted.defined
