@@ -139,6 +139,7 @@ def _accepted(launch: ScriptLaunch, only_in: str) -> AcceptedArguments:
     return AcceptedArguments(
         defined=frozenset(definitions.flags),
         is_own=definitions.parses == "argparse",
+        by_classes=definitions.parses == "dataclasses",
         has_none=launch.run is not None and not definitions.parses and not given,
         makes_adapter=bool(definitions.parses or definitions.constants) and "ModelConfig" not in definitions.classes,
         switches=switches_of(format_name) | frozenset(name for name, one in given if one.is_switch),
