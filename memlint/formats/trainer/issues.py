@@ -409,6 +409,12 @@ def _refused(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
         others = ", ".join(f"`--{name}`" for name in begun[:3]) + (" and others" if len(begun) > 3 else "")
         message = f"`{flag}` may stand for {others}: the parser of {program} refuses a flag that is cut so short"
         yield section.issue("unknown-key", message, key, on_key=True)
+    for name in sorted(start.accepted.without_value):
+        own = (key for key in section.value if start.accepted.names.get(key, key) == name)
+        keys = [key for key in own if section.value[key] is True and not is_brought(section.document, (key,))]
+        flag, program = f"--{name.replace('_', '-') if name in start.accepted.dashed else name}", start.program.entry
+        message = f"`{flag}` stands without a value: the parser of {program} expects one and refuses the command"
+        yield section.issue("bad-value", message, *keys[:1], on_key=bool(keys))
     gone = {name for name, schema in known.items() if "x-memlint-removed-in" in schema}
     taken = start.accepted.defined if start.accepted.is_own else (*start.accepted.defined, *known)
     for key in section.value:

@@ -243,3 +243,24 @@ def test_the_start_of_a_flag_of_the_program_is_no_slip() -> None:
     assert not [one for one in found.findings if one.rule == "CFG001"]
     found = analysed(f"torchrun --nproc_per_node 1 train.py {FLAGS} --dataset_ a,b\n", {"train.py": CLASSES})
     assert [one for one in found.findings if one.rule == "CFG001"]
+
+
+BARE = "`--save-path` stands without a value: the parser of train.py expects one and refuses the command"
+
+
+@pytest.mark.parametrize(
+    ("definition", "flags", "said"),
+    [
+        ('"--save-path"', "--save-path --batch_size 4", [BARE]),
+        ('"--save-path"', "--batch_size 4 --save-path", [BARE]),
+        ('"--save-path"', "--batch_size 4 --save-path \\\n  2>&1", []),
+        ('"--save-path"', "--save-path $OUT --batch_size 4", []),
+        ('"--save-path", nargs="?"', "--save-path --batch_size 4", []),
+        ('"--save-path", action="store_true"', "--save-path --batch_size 4", []),
+    ],
+)
+def test_a_flag_that_takes_a_value_does_not_stand_alone(definition: str, flags: str, said: list[str]) -> None:
+    """Python 3.12 argparse.py: "expected one argument"."""
+    program = OWN.replace('"-s", "--save-path"', definition)
+    found = analysed(f"torchrun --nproc_per_node 1 train.py --model_name_or_path gpt2 {flags}\n", {"train.py": program})
+    assert [one.message for one in found.findings if "without a value" in one.message] == said
