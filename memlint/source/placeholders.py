@@ -74,11 +74,14 @@ def is_placeholder(value: Any) -> bool:
 
 
 def is_bracketed(key: str, value: Any) -> bool:
-    """Whether YAML reads a name to be filled in as a mapping or a list: `split: {bias}`, `output_dir: [save_path]`."""
+    """Whether a name to be filled in is read as a mapping or a list: `split: {bias}`, `output_dir: [save_path]`, and
+    `--ref_model reference model path` of a command."""
     if isinstance(value, dict):
         return len(value) == 1 and all(isinstance(one, str) and of is None for one, of in value.items())
-    is_word = isinstance(value, list) and len(value) == 1 and isinstance(value[0], str)
-    return is_word and re.search(_PATHS, key) is not None and re.fullmatch(_SEVERAL_WORDS, value[0]) is not None
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        return False
+    words, names = " ".join(value), len(value) == 1 or value[-1:] == ["path"]
+    return names and re.search(_PATHS, key) is not None and re.fullmatch(_SEVERAL_WORDS, words) is not None
 
 
 def template_placeholders(document: Document) -> tuple[Placeholder, ...]:

@@ -123,6 +123,8 @@ def test_the_schema_itself_is_valid() -> None:
         ("output_dir", ["save_path"], ""),
         ("output_dir", ["PATH to save"], ""),
         ("run_name", {"name": None}, ""),
+        ("output_dir", ["the", "output", "path"], ""),
+        ("output_dir", ["my", "output"], "wrong-type"),
         ("output_dir", ["out"], "wrong-type"),
         ("run_name", ["my run"], "wrong-type"),
         ("run_name", {"name": "a"}, "wrong-type"),
