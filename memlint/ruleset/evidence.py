@@ -85,6 +85,12 @@ def _trains_what_keys_say(finding: Finding, case: Case) -> str:
     return "the script that reads this file trains what its keys say" if case.has_own_reader else ""
 
 
+def _is_read_by_a_program(finding: Finding, case: Case) -> str:
+    missing = getattr(case.format_, "missing_reader", None)
+    is_in_file = finding.location.path == case.document.path
+    return missing(finding.key, case.document, case.context) if missing is not None and is_in_file else ""
+
+
 def _is_no_changed_copy(finding: Finding, case: Case) -> str:
     copied = getattr(case.format_, "copy_of", None)
     if copied is None or finding.location.path != case.document.path:  # the engine's file is not the framework's
@@ -93,9 +99,11 @@ def _is_no_changed_copy(finding: Finding, case: Case) -> str:
     return f"the copy of {name} in this repository checks what its releases check" if name else ""
 
 
+_ALL = ("",)  # what the id of every rule begins with
 _MAY_BE_MISSING = (
     _Evidence(OF_WHAT_TRAINS, _trains_what_is_said, of_warnings=True),
     _Evidence(OF_CHANGEABLE_VALUES, _hands_arguments_on),
     _Evidence(OF_WHAT_TRAINS, _trains_what_keys_say),
     _Evidence(OF_CHECKS, _is_no_changed_copy),
+    _Evidence(_ALL, _is_read_by_a_program),
 )

@@ -121,6 +121,7 @@ class StartedProgram(NamedTuple):
     # In Python: framework -> the newest release that accepts the arguments that the script passes, and which argument
     # says so: (0, 15), "tokenizer".
     newest: Mapping[str, tuple[tuple[int, ...], str]] = {}
+    asks_for_fields: bool = False  # in Python: it asks its arguments' class for its fields, and gives it no other
     outdated: tuple[OutdatedArguments, ...] = ()  # in Python: what newer releases of the trainer do not take
     refused: tuple[RefusedArgument, ...] = ()  # in Python: what classes of transformers, TRL and PEFT refuse
     no_release: NoRelease | None = None  # in Python: what no release of the trainer takes together
@@ -219,6 +220,7 @@ class AcceptedArguments(NamedTuple):
     # The flags that it defines itself; in a launcher's own document the options that the command gives.
     defined: frozenset[str] = frozenset()
     is_own: bool = False  # it accepts only its own arguments
+    by_classes: bool = False  # it parses them into dataclasses, as HfArgumentParser does
     has_none: bool = False  # it reads no arguments: its code says everything
     by_override: bool = False  # every key is given as `key=value`, one without sections too
     overridden: frozenset[str] = frozenset()  # keys that Hydra's `key=value` sets in the program's own configuration
@@ -226,6 +228,7 @@ class AcceptedArguments(NamedTuple):
     switches: frozenset[str] = frozenset()  # flags that take no value
     dashed: frozenset[str] = frozenset()  # flags that it defines with hyphens
     refused: frozenset[str] = frozenset()  # flags of the command that it refuses
+    without_value: frozenset[str] = frozenset()  # those that take a value and are given none
     ambiguous: Mapping[str, tuple[str, ...]] = {}  # those that begin several of its flags, with these
     names: Mapping[str, str] = {}  # argument -> its flag or key in the file, if that has a different name
     spelled: Callable[[str], str] | None = None  # rewrites a message for a command whose flags have hyphens

@@ -28,6 +28,8 @@ _NAMES = (
     r"(?i)path|dir|name|model|file|data|token|key$|project|entity|url|run|_id$|deepspeed|resume|hub|template|adapter"
     r"|report|format$|prompt|separator|delimiter|marker|stop"  # `step_separator: <extra_0>` is a token
 )
+_PATHS = r"(?i)path|dir|model|adapter|checkpoint|resume"
+_SEVERAL_WORDS = r"[A-Za-z]{1,20}(?:[ _-][A-Za-z]{1,20}){1,5}"
 _OTHER_KEY = r"\$\{\.*([A-Za-z_]\w*)\}"
 # Every file with a placeholder contains one of these, so that most files need no search with patterns.
 _MARKS = (
@@ -69,6 +71,17 @@ class Placeholder(NamedTuple):
 def is_placeholder(value: Any) -> bool:
     """Whether the whole `value` is a placeholder."""
     return isinstance(value, str) and len(value) < 200 and re.fullmatch(_WHOLE, value.strip()) is not None
+
+
+def is_bracketed(key: str, value: Any) -> bool:
+    """Whether a name to be filled in is read as a mapping or a list: `split: {bias}`, `output_dir: [save_path]`, and
+    `--ref_model reference model path` of a command."""
+    if isinstance(value, dict):
+        return len(value) == 1 and all(isinstance(one, str) and of is None for one, of in value.items())
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        return False
+    words, names = " ".join(value), len(value) == 1 or value[-1:] == ["path"]
+    return names and re.search(_PATHS, key) is not None and re.fullmatch(_SEVERAL_WORDS, words) is not None
 
 
 def template_placeholders(document: Document) -> tuple[Placeholder, ...]:

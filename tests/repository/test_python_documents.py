@@ -450,6 +450,23 @@ def test_what_a_trainer_does_not_take_any_more(call: str, facts: Any, said: list
 
 
 @pytest.mark.parametrize(
+    ("asks", "rules"),
+    [("", ["CFG006"]), ("set(TrainingArguments.__dataclass_fields__)", []), ("signature(TrainingArguments)", [])],
+)
+def test_a_script_that_asks_for_the_fields_gives_no_other(asks: str, rules: list[str]) -> None:
+    """`overwrite_output_dir` is gone since transformers 5.0 (training_args.py)."""
+    script = (
+        "from inspect import signature\nfrom transformers import Trainer, TrainingArguments\n"
+        "given = {'output_dir': 'o', 'overwrite_output_dir': True, 'learning_rate': 1e-5}\n"
+        f"{f'taken = {asks}' if asks else ''}\nargs = TrainingArguments(**given)\n"
+        'Trainer(model="gpt2", args=args, train_dataset=data).train()\n'
+    )
+    workspace = in_memory({"a.py": script})
+    found = analyse(workspace.documents("a.py")[0], workspace.context(), ()).findings
+    assert [one.rule for one in found if one.rule in ("CFG005", "CFG006")] == rules
+
+
+@pytest.mark.parametrize(
     ("old", "new", "said"),
     [
         ("bf16=True", "batch_size=8", "SFTConfig takes no `batch_size`: use `per_device_train_batch_size`"),

@@ -87,6 +87,29 @@ def test_a_check_that_the_copy_makes_itself_is_an_error() -> None:
     assert "LLF017" not in {one.rule for one in said}
 
 
+DEEPSPEED = '"zero_optimization":\n  "stage": 2,\n  "overlap_comm": true,\n'
+
+
+def test_a_lone_yaml_of_deepspeed_waits_for_a_program_that_loads_it() -> None:
+    """DeepSpeed reads JSON. A program that calls it may load anything."""
+    (found, *_) = findings("ds.yaml", {"ds.yaml": DEEPSPEED})
+    assert (found.rule, found.severity) == ("CFG002", "warning")
+    assert found.where == "a program loads this YAML and hands it to DeepSpeed as it stands"
+    program = "import deepspeed\nengine = deepspeed.initialize(model=model, config=config)\n"
+    (found, *_) = findings("ds.yaml", {"ds.yaml": DEEPSPEED, "train.py": program})
+    assert found.severity == "error"
+    (found, *_) = findings("ds.json", {"ds.json": '{"zero_optimization": {"stage": "2,"}}'})
+    assert found.severity == "error"
+
+
+@pytest.mark.parametrize(("stage", "severity"), [("2", "warning"), ('"auto"', "error")])
+def test_a_comment_in_a_lone_json_waits_for_a_reader_that_refuses_it(stage: str, severity: str) -> None:
+    """DeepSpeed's own parser, hjson, takes comments; `auto` is a word of transformers and accelerate."""
+    text = f'{{"train_batch_size": 8, "zero_optimization": {{"stage": {stage}}}}}  // stage 2\n'
+    found = only(findings("ds.json", {"ds.json": text}), "SRC001")
+    assert found.severity == severity
+
+
 def case(format_: object, name: str = "a.yaml", has_own_reader: bool = False) -> Case:
     return Case(format_, load(b"a: 1\n", name)[0], in_memory({}).context(), has_own_reader)
 

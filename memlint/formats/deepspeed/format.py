@@ -34,6 +34,7 @@ __all__ = [
     "as_read",
     "config_issues",
     "edits",
+    "missing_reader",
     "parse",
     "recognise",
     "skips_rule",
@@ -67,6 +68,23 @@ def takes_comments(document: Document, context: Context) -> bool:
     """Whether DeepSpeed itself reads a lone file: by hjson, which takes comments and commas at the end (deepspeed
     0.18.5 runtime/config.py:658), where transformers and accelerate read JSON."""
     return context.repository.calls_deepspeed()
+
+
+def missing_reader(what: str, document: Document, context: Context) -> str:
+    """What must hold for an error in a lone file, where the repository does not show who reads it. `what`: the key of
+    the error's message.
+
+    DeepSpeed, transformers and accelerate read JSON alone (deepspeed 0.19.8 runtime/config.py,
+    DeepSpeedConfig.__init__), and only DeepSpeed's own parser takes comments: `auto` speaks for the other two.
+    """
+    if document.syntax == "yaml" and not context.repository.calls_deepspeed():
+        return "a program loads this YAML and hands it to DeepSpeed as it stands"
+    if what in _TAKEN_BY_HJSON and f'"{AUTO}"' not in document.text:
+        return "transformers or accelerate reads this file, and not DeepSpeed itself, whose parser takes it"
+    return ""
+
+
+_TAKEN_BY_HJSON = ("SRC001:json-comment", "SRC001:json-trailing-comma")
 
 
 def as_read(file: Document) -> Document:

@@ -150,6 +150,8 @@ def _with_severity_here(issue: Issue, config: TrainerConfig) -> Issue | None:
         return issue._replace(severity="warning" if "transformers" in config.stated else "info")
     if issue.pointer == ("optim",):
         return _optimizer(issue, value)
+    if issue.code == "wrong-type" and _has_types_of_its_own(config.section.document):
+        return None
     if issue.code == "wrong-type" and isinstance(value, (bool, int)) and "string" in issue.message:
         if config.section.document.start is None and _is_own(issue, config):
             return None
@@ -176,6 +178,15 @@ def _with_severity_here(issue: Issue, config: TrainerConfig) -> Issue | None:
     if issue.code == "wrong-type" and config.trl:
         return issue._replace(severity="warning")
     return issue
+
+
+def _has_types_of_its_own(document: Document) -> bool:
+    """Whether a command starts a program of the repository whose parser makes of a flag's text what it likes:
+    `@click.option("--local_rank", default=True)` makes it a truth value."""
+    start = document.start
+    return (
+        document.syntax == "shell" and start is not None and bool(start.program.file) and not start.accepted.by_classes
+    )
 
 
 def _is_own(issue: Issue, config: TrainerConfig) -> bool:
@@ -217,6 +228,8 @@ def _outdated(issue: Issue, config: TrainerConfig) -> Issue | None:
     ):
         return None  # an argument class of the repository has it
     start = config.section.document.start
+    if start is not None and start.program.asks_for_fields:
+        return None
     if start is not None and start.program.is_foreign and framework not in config.stated:
         return None  # a program that nobody sees may have an argument of that name, in a release that nobody states
     return issue._replace(severity="warning" if framework in config.stated else "info")
@@ -374,10 +387,12 @@ def _old_strategy(config: TrainerConfig) -> Iterator[Issue]:
 def _typos(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
     section = config.section
     defined = section.document.start.accepted.defined if section.document.start is not None else frozenset()
-    is_python = section.document.syntax == "python"
+    is_python, is_command = (section.document.syntax == syntax for syntax in ("python", "shell"))
     meant = {key: known[key] for key in known if key in _CLASS_ARGUMENTS} if is_python else known
     for key in section.value:
         if isinstance(key, str) and key not in known and key not in defined:
+            if is_command and any(name.startswith(key) for name in defined):
+                continue  # argparse takes the start of a flag for the flag
             near = slip_of(key, meant, section.value)
             if near and _fits(near, section.value[key]) and not config.declares(key):
                 message = f"unknown key `{key}`: did you mean `{near}`?"
@@ -394,6 +409,12 @@ def _refused(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
         others = ", ".join(f"`--{name}`" for name in begun[:3]) + (" and others" if len(begun) > 3 else "")
         message = f"`{flag}` may stand for {others}: the parser of {program} refuses a flag that is cut so short"
         yield section.issue("unknown-key", message, key, on_key=True)
+    for name in sorted(start.accepted.without_value):
+        own = (key for key in section.value if start.accepted.names.get(key, key) == name)
+        keys = [key for key in own if section.value[key] is True and not is_brought(section.document, (key,))]
+        flag, program = f"--{name.replace('_', '-') if name in start.accepted.dashed else name}", start.program.entry
+        message = f"`{flag}` stands without a value: the parser of {program} expects one and refuses the command"
+        yield section.issue("bad-value", message, *keys[:1], on_key=bool(keys))
     gone = {name for name, schema in known.items() if "x-memlint-removed-in" in schema}
     taken = start.accepted.defined if start.accepted.is_own else (*start.accepted.defined, *known)
     for key in section.value:

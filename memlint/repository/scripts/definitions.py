@@ -77,6 +77,7 @@ class Definition(NamedTuple):
     takes_many: bool = False
     is_switch: bool = False  # takes no value
     is_dashed: bool = False  # `--batch-size`
+    needs_value: bool = False  # argparse exits where it stands without one
 
 
 class TrainingProgram(NamedTuple):
@@ -332,9 +333,10 @@ def _argument(call: ast.Call, path: str) -> Iterator[Definition]:
         types = frozenset(("string",))
     long = [name for name in names if name.startswith("--")]
     many = "nargs" in options and _constant(options["nargs"]) != "?"
+    needs_value = not {"nargs", "action"} & options.keys()
     for name in long:
         plain = name[2:].replace("-", "_")
-        yield Definition(plain, types, default, f"{path}:{call.lineno}", many, is_switch, "-" in name[2:])
+        yield Definition(plain, types, default, f"{path}:{call.lineno}", many, is_switch, "-" in name[2:], needs_value)
 
 
 def _parameters(call: ast.Call, module: _Module) -> Iterator[Definition]:

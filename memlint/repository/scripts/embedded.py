@@ -24,7 +24,8 @@ MAKEFILES = ("Makefile", "makefile", "GNUmakefile", "justfile", "Justfile", ".ju
 MOST_CELLS = 1_000  # of a notebook
 MOST_PARTS = 64
 _VARIABLE = re.compile(r"(?m)^(?:export +)?([A-Za-z_]\w*)[ \t]*(\?=|:=|::=|=)[ \t]*([^\n#]*)")
-_RECIPE = re.compile(r"(?m)^(?:\t| {2,4}(?=\S))((?:[^\n\\]|\\.|\\\n)*)\n?")
+# A line that ends with CRLF ends as one that ends with LF, after a backslash too (GNU make 4.3 src/read.c, readline).
+_RECIPE = re.compile(r"(?m)^(?:\t| {2,4}(?=\S))((?:[^\n\\]|\\\r?\n|\\.)*)\n?")
 _TARGET = re.compile(r"(?m)^[\w./%$(){}@-][^\n=]*:(?!=)[^\n]*\n")
 # `train gpus="4" *args: build`: a recipe of a justfile, with parameters (just's manual, "Recipe Parameters").
 _PARAMETER = r"""[+*$]?[A-Za-z_][\w-]*(?:=(?:"[^"\n]*"|'[^'\n]*'|[\w./-]+))?"""
@@ -80,13 +81,14 @@ def _line(path: str, text: str, match: re.Match[str]) -> Text:
 
 
 def _pieces(path: str, text: str, start: int) -> Text:
-    """The text with `$(NAME)` and `{{NAME}}` as `${NAME}`, and `$$` as `$`."""
+    """The text with `$(NAME)` and `{{NAME}}` as `${NAME}`, `$$` as `$`, and no carriage return at the end of a line."""
     found: list[Piece] = []
     position = 0
-    for match in re.finditer(rf"{_REFERENCE.pattern}|\$\$", text):
+    for match in re.finditer(rf"{_REFERENCE.pattern}|\$\$|\r(?=\n|\Z)", text):
         found.append(Piece(text[position : match.start()], Where(path, start + position, start + match.start())))
         name = match[1] or match[2]
-        found.append(Piece(f"${{{name}}}" if name else "$", Where(path, start + match.start(), start + match.end())))
+        stands_for = f"${{{name}}}" if name else match[0][:-1]
+        found.append(Piece(stands_for, Where(path, start + match.start(), start + match.end())))
         position = match.end()
     found.append(Piece(text[position:], Where(path, start + position, start + len(text))))
     return tuple(piece for piece in found if piece.text)

@@ -106,6 +106,8 @@ class NamedFiles(NamedTuple):
             inner = name.replace(".", "/")
             places = (f"{inner}.py", f"{inner}/__main__.py", f"src/{inner}.py")
         bases = [self.folder, posixpath.dirname(self.script), self.repository.root]
+        if "$" in self.folder:  # below one that a program prints: `cd $(pip show llmtuner | ...)/llmtuner`
+            bases = [self.folder]
         if launched.is_module:  # of a project in a folder of the repository, which a script below puts on PYTHONPATH
             bases += ancestors(posixpath.dirname(self.script), self.repository.root)
         for place in places:

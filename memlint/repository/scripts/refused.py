@@ -1,5 +1,5 @@
-"""Finds flags that a program refuses: argparse exits with status 2 at an undefined flag, HfArgumentParser raises
-ValueError (transformers 5.23.0 hf_argparser.py:354).
+"""Finds flags that a program refuses: argparse exits with status 2 at an undefined flag and at one without the value
+that it takes, HfArgumentParser raises ValueError (transformers 5.23.0 hf_argparser.py:354).
 
 Only programs with a complete definition are judged (`completeness.py`). Besides its own flags, a program that parses
 classes of transformers, TRL and PEFT accepts their fields, here those of every release.
@@ -7,13 +7,15 @@ classes of transformers, TRL and PEFT accepts their fields, here those of every 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from memlint.formats.trainer.argument_classes import arguments_taken, is_known
 from memlint.formats.trainer.argument_names import OF_TRL, TRAINING_ARGUMENTS
 from memlint.repository.scripts.commands import LaunchCommand, Option, options
 from memlint.repository.scripts.definitions import TrainingProgram
 from memlint.repository.scripts.document import keys_of
+from memlint.source.shell.text import Word
 
 # Fields of these classes that the schema does not list, as they are gone for long or no run is read by them
 # (transformers 3.5.1, 4.10, 4.30, 4.46 and 5.23; trl 0.9.6, 0.12.2, 0.16 to 1.16).
@@ -58,6 +60,29 @@ def ambiguous_flags(
         if is_here and len(begun) > 1 and one.name not in known:
             found[one.name] = begun
     return found
+
+
+# What follows a flag without a value: another flag, or the command's end. A variable that is empty here may not be.
+_NOTHING = re.compile(r"(?:[ \t]|\\\r?\n)*(?:--|[\n;&|>]|\Z)")
+
+
+def flags_without_value(
+    command: LaunchCommand, program: TrainingProgram, read: Callable[[str], str | None], only_in: str = ""
+) -> frozenset[str]:
+    """The flags that take one value and are given none: argparse exits, "expected one argument" (Python 3.12). `read`:
+    a file's text."""
+    if program.parses != "argparse" or not program.is_complete:
+        return frozenset()
+    bare = (one for one in options(command.arguments)[0] if not one.values and _is_named(one))
+    needing = (one for one in bare if one.name in program.flags and program.flags[one.name].needs_value)
+    return frozenset(
+        one.name for one in needing if (not only_in or _stands_in(one, only_in)) and _nothing_follows(one.flag, read)
+    )
+
+
+def _nothing_follows(flag: Word, read: Callable[[str], str | None]) -> bool:
+    text = read(flag.at.path) if flag.at is not None else None
+    return text is not None and flag.at is not None and _NOTHING.match(text, flag.at.end) is not None
 
 
 _CLASSES = frozenset(("TrainingArguments", "Seq2SeqTrainingArguments", *OF_TRL))

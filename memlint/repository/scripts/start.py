@@ -15,7 +15,7 @@ from memlint.repository.scripts.files import NamedFiles
 from memlint.repository.scripts.known_programs import OVERRIDDEN, WHOLE_PROGRAMS, task_of
 from memlint.repository.scripts.launch import ScriptLaunch
 from memlint.repository.scripts.model_changes import MAY_FREEZE, happening
-from memlint.repository.scripts.refused import ambiguous_flags, refused_flags
+from memlint.repository.scripts.refused import ambiguous_flags, flags_without_value, refused_flags
 from memlint.repository.scripts.slurm import Job
 from memlint.repository.scripts.spelling import spelled
 from memlint.repository.scripts.translate import flag_names
@@ -139,11 +139,13 @@ def _accepted(launch: ScriptLaunch, only_in: str) -> AcceptedArguments:
     return AcceptedArguments(
         defined=frozenset(definitions.flags),
         is_own=definitions.parses == "argparse" and not definitions.swift_task,
+        by_classes=definitions.parses == "dataclasses",
         has_none=launch.run is not None and not definitions.parses and not given,
         makes_adapter=bool(definitions.parses or definitions.constants) and "ModelConfig" not in definitions.classes,
         switches=switches_of(format_name) | frozenset(name for name, one in given if one.is_switch),
         dashed=frozenset(name for name, one in given if one.is_dashed),
         refused=refused_flags(launched, definitions, only_in),
+        without_value=flags_without_value(launched, definitions, launch.files.repository.read, only_in),
         by_override=format_name in OVERRIDDEN,
         ambiguous=ambiguous_flags(launched, definitions, only_in),
         overridden=frozenset(one.name for one in overrides(options(launched.arguments)[1])),

@@ -7,7 +7,8 @@ Kernels that change memory (flash-linear-attention) count without a version.
 The folder nearest to the config wins. Within a folder, the order is: the version file of a copy of LLaMA-Factory, lock
 files, requirements, requirements of another name (`requirements_qwen.txt`, `requirements/framework.txt`; the newest of
 several), scripts that install. The version of a copy of Axolotl is in its setup.py, that of TRL in its pyproject.toml;
-the flags of a copy of OpenRLHF tell its version. Nothing is resolved and nothing executed.
+the flags of a copy of OpenRLHF tell its version. A folder `deepspeed` or `transformers` is the package itself, which a
+program beside it imports before the installed one. Nothing is resolved and nothing executed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 
 from memlint._record import NamedTuple
@@ -53,6 +55,10 @@ _VENDORED_FILES = tuple(
 )
 _OPENRLHF = "openrlhf/cli/train_sft.py"  # of a copy of OpenRLHF
 _SWIFT = "swift/version.py"  # of a copy of ms-swift
+# Packages that lie in the repository as they are installed, or in the folder of their own repository.
+_PACKAGES = ("deepspeed/git_version_info_installed.py",) + tuple(
+    f"{place}{name}/__init__.py" for place in ("", "src/") for name in ("transformers", "trl", "peft", "accelerate")
+)
 # Scripts that make the environment: what they install with pip.
 _INSTALLERS = tuple(
     f"{place}{name}"
@@ -60,7 +66,16 @@ _INSTALLERS = tuple(
     for name in ("setup.sh", "install.sh", "setup_env.sh", "install_env.sh", "env.sh", "environment.sh", "Dockerfile")
 )
 _ALL = (
-    *(*_VENDORED_FILES, *_LOCKS, *_REQUIREMENT_FILES, *_TRAINING_FILES, "requirements/train.txt", _OPENRLHF, _SWIFT),
+    *(
+        *_VENDORED_FILES,
+        *_PACKAGES,
+        *_LOCKS,
+        *_REQUIREMENT_FILES,
+        *_TRAINING_FILES,
+        "requirements/train.txt",
+        _OPENRLHF,
+        _SWIFT,
+    ),
     *_INSTALLERS,
 )
 REQUIREMENTS = "requirements"  # a folder of such files, and what their names begin with
@@ -95,6 +110,7 @@ _SETUP_OF_AXOLOTL = r"""(?m)^[ \t]*name=["']axolotl["'],\s*version=["']([0-9][0-
 _OTHER_HARDWARE = r"(?<![a-z])(?:npu|ascend|xpu|hpu|tpu|cpu)(?![a-z])"
 _EXTRA_OF_OTHER_HARDWARE = rf"""["'][\w-]{{0,20}}{_OTHER_HARDWARE}[\w-]{{0,20}}["']\s*:\s*\[[^\]]{{0,2000}}\]"""
 _PROJECT = r"""(?m)^\[project\]\s*\n(?:[^\[\n][^\n]*\n){0,20}?name\s*=\s*["']([A-Za-z][\w-]{1,24})["']"""
+_PACKAGE_VERSION = r"(?:__version__ ?= ?|version=)[\"']([0-9][0-9.a-z]{2,20})[\"']"
 _OWN_VERSION = r"(?:VERSION|__version__) = [\"']([0-9][0-9.a-z]{2,20})[\"']"
 
 
@@ -180,6 +196,8 @@ def _reader(name: str) -> Callable[[str], Iterator[tuple[str, Version, int]]]:
         return _from_vendored_copy
     if name == "setup.py":
         return _from_setup
+    if name in _PACKAGES:
+        return partial(_from_package, posixpath.basename(posixpath.dirname(name)))
     if name == _OPENRLHF:
         return _from_openrlhf
     if name == _SWIFT:
@@ -226,6 +244,17 @@ def _from_swift(content: str) -> Iterator[tuple[str, Version, int]]:
         version = _numbers(match[1]) if match else ()
         if version:
             yield "swift", _release_before("swift", version) if "dev" in line else version, number
+            return
+
+
+def _from_package(framework: str, content: str) -> Iterator[tuple[str, Version, int]]:
+    """`__version__ = "4.31.0"`, or `version='0.11.1'` in the file that an installation of DeepSpeed writes. A
+    development version is between two releases and gives no pin."""
+    for number, line in enumerate(content.splitlines(), 1):
+        match = re.match(_PACKAGE_VERSION, line)
+        if match:
+            if "dev" not in match[1]:
+                yield framework, _numbers(match[1]), number
             return
 
 

@@ -80,6 +80,11 @@ FIELDS: Mapping[str, Any] = {
             "note": "transformers 4 fills it in",
         },
         {
+            "passes": _ALONE.replace("LIVE", "4").replace("{\n", '{\n  "steps_per_print": "auto",\n', 1),
+            "format": "deepspeed",
+            "note": "accelerate replaces it whatever it is",
+        },
+        {
             "passes": _ALONE.replace("LIVE", "4"),
             "format": "deepspeed",
             "note": "without Hugging Face DeepSpeed drops the value and takes its default",
@@ -91,6 +96,7 @@ FIELDS: Mapping[str, Any] = {
 _FILLED = frozenset(
     {
         *("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping"),
+        "steps_per_print",  # accelerate sets it whatever it is (1.15.0 utils/dataclasses.py:1326, 0.20.3:583)
         *("optimizer.params.lr", "optimizer.params.betas", "optimizer.params.eps", "optimizer.params.weight_decay"),
         *("scheduler.params.warmup_min_lr", "scheduler.params.warmup_max_lr"),
         *("scheduler.params.warmup_num_steps", "scheduler.params.total_num_steps"),

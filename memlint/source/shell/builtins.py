@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlint.source.shell import filters
 from memlint.source.shell.expansion import Expander
+from memlint.source.shell.programs import is_output
 from memlint.source.shell.state import State, Truth, Variable, path_in
 from memlint.source.shell.text import Text, Word, cut, joined, known, literal, shown, split, trimmed, unknown
 from memlint.source.shell.tree import Source
@@ -113,6 +114,8 @@ def _cd(shell: Any, words: tuple[Word, ...], state: State) -> None:
     names = [word for word in words[1:] if word.text not in ("--", "-P", "-L")]
     path = path_in(state.folder, names[0].pieces) if names else None
     if path is None:
+        if names and _is_below_output(shell, names[0], state):
+            state.folder, state.elsewhere = posixpath.join(state.folder, names[0].text), ""
         return
     found = shell.surroundings.find(path, "folder")
     state.elsewhere = ""
@@ -122,6 +125,17 @@ def _cd(shell: Any, words: tuple[Word, ...], state: State) -> None:
         state.elsewhere = path  # usually the repository on the author's machine: the working folder does not change
     else:
         state.folder = path
+
+
+def _is_below_output(shell: Any, word: Word, state: State) -> bool:
+    """Whether the word names a folder below one that a program prints, and the repository has none of that name:
+    `cd "$(pip show llmtuner | ...)/llmtuner"` changes to an installed package."""
+    *_, last = word.pieces
+    before = word.pieces[-2].unknown if len(word.pieces) > 1 else ""
+    below = last.text.strip("/")
+    if last.unknown or not below or not is_output(before):
+        return False
+    return shell.surroundings.find(posixpath.normpath(posixpath.join(state.folder, below)), "folder") is None
 
 
 def _pwd(shell: Any, words: tuple[Word, ...], state: State) -> None:

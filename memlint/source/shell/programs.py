@@ -10,6 +10,13 @@ from memlint.source.shell.text import Text, Word, known, literal, unknown
 
 NUMBER_OF_GPUS = "it depends on the number of GPUs"
 
+_IS_NOT_KNOWN = "prints is not known"
+
+
+def is_output(reason: str) -> bool:
+    """Whether a text is unknown because a program prints it."""
+    return reason.endswith(_IS_NOT_KNOWN)
+
 
 def printed(name: str, words: Sequence[Word], state: State) -> Text:
     """The output of the program `name`, called with `words` (including its name)."""
@@ -21,7 +28,7 @@ def printed(name: str, words: Sequence[Word], state: State) -> Text:
     if found is None and name == "which" and len(words) == 2:
         return unknown(f"$(which {words[1].text})", "where a program is installed is not known")
     if found is None:
-        return unknown(f"$({name})", f"what `{name or words[0].text[:40]}` prints is not known")
+        return unknown(f"$({name})", f"what `{name or words[0].text[:40]}` {_IS_NOT_KNOWN}")
     if name in ("realpath", "readlink") and known(found) is not None and (full := path_in(state.folder, found)):
         return literal(full)
     return found

@@ -506,7 +506,7 @@ def test_an_auto_that_nobody_fills_in_is_said_once(program: str, code: tuple[str
     """Rule DSP001 says it, except where the repository's programs hand the file to DeepSpeed themselves."""
     facts = RepositoryFacts().but(calls_deepspeed=lambda: program == "deepspeed")
     around = context()._replace(repository=facts)
-    section = root(document({"steps_per_print": "auto"}, "ds.json"))
+    section = root(document({"wall_clock_breakdown": "auto"}, "ds.json"))
     assert tuple(issue.code for issue in deepspeed.config_issues(section, around)) == code
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from memlint.formats.schema.validate import compiled_schema, is_valid, schema_issues
 from memlint.formats.schema.violations import MAX_NODES
+from memlint.formats.trainer.recognise import SCHEMA
 from memlint.source.tree import MAX_DEPTH
 
 NAMES = ("llamafactory.json#v0", "llamafactory.json#v1", "deepspeed.json", "axolotl.json")
@@ -114,3 +115,22 @@ def test_many_errors_are_limited() -> None:
 def test_the_schema_itself_is_valid() -> None:
     for name in NAMES:
         jsonschema.Draft202012Validator.check_schema(dict(compiled_schema(name).root))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "code"),
+    [
+        ("output_dir", ["save_path"], ""),
+        ("output_dir", ["PATH to save"], ""),
+        ("run_name", {"name": None}, ""),
+        ("output_dir", ["the", "output", "path"], ""),
+        ("output_dir", ["my", "output"], "wrong-type"),
+        ("output_dir", ["out"], "wrong-type"),
+        ("run_name", ["my run"], "wrong-type"),
+        ("run_name", {"name": "a"}, "wrong-type"),
+    ],
+)
+def test_a_name_to_be_filled_in_is_no_wrong_type(key: str, value: Any, code: str) -> None:
+    """YAML reads `output_dir: [save_path]` as a list, and `run_name: {name}` as a mapping."""
+    found = schema_issues({"model_name_or_path": "gpt2", key: value}, "a.yaml", SCHEMA)
+    assert [one.code for one in found] == ([code] if code else [])

@@ -121,3 +121,27 @@ SFTTrainer(model=model, args=args, data_collator=Tree(max_length={bound})).train
 def test_a_collator_of_the_script_may_cut_to_a_lower_length(bound: object, found: object) -> None:
     run = memlint.estimate(OWN_COLLATOR.format(bound=bound), path="train.py").run
     assert run.sequence.length == found
+
+
+POSITIONS = """\
+from transformers import Trainer, TrainingArguments
+
+def {function}:
+    return table
+
+{call}
+Trainer(model=model, args=TrainingArguments(output_dir="o", per_device_train_batch_size=1), train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "call", "length"),
+    [
+        ("cut_all(rows, max_seq_len)", "cut_all(rows, 512)", 512),
+        ("positions(max_seq_len, hidden_dim)", "positions(2048, 64)", UNKNOWN),
+        ("rotary(dim, max_seq_len, theta)", "rotary(64, 2048, 10000.0)", UNKNOWN),
+    ],
+)
+def test_the_length_of_a_table_of_positions_cuts_nothing(function: str, call: str, length: object) -> None:
+    script = POSITIONS.format(function=function, call=call)
+    assert memlint.estimate(script, path="train.py").run.sequence.length == length

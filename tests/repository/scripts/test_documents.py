@@ -421,7 +421,7 @@ FLOW += f"    - run: python train.py {FLAGS} --per_device_train_batch_size $B\n"
     ("path", "text", "gpus"),
     [
         *(("Makefile", MAKEFILE, 2), ("a.yaml", SKY, 8), ("b.yaml", JOB, 8), ("c.yml", FLOW, 0)),
-        *(("compose.yaml", COMPOSE, 4), ("justfile", JUST, 3)),
+        *(("compose.yaml", COMPOSE, 4), ("justfile", JUST, 3), ("Makefile", MAKEFILE.replace("\n", "\r\n"), 2)),
     ],
 )
 def test_commands_in_other_files(path: str, text: str, gpus: int) -> None:

@@ -203,3 +203,64 @@ def test_a_script_that_runs_another_as_it_stands_launches_nothing_else(call: str
     inner = "torchrun train.py --output_dir o --per_device_train_batch_size ${BATCH:-2} $@\n"
     workspace = in_memory({"train.py": CLASSES, "inner.sh": inner, "outer.sh": f"# python, training\n{call}\n"})
     assert (len(workspace.documents("inner.sh")), len(workspace.documents("outer.sh"))) == (1, int(is_another))
+
+
+def test_a_program_of_an_installed_package_is_none_of_the_repository() -> None:
+    """`cd` below what a program prints leaves the repository, unless it has a folder of that name."""
+    command = f"python train.py --learning_rate 1e-5 --config a.json {FLAGS}\n"
+    package = 'cd "$(pip show llmtuner | grep Location | cut -d" " -f2)/llmtuner"\n'
+    workspace = in_memory({"train.sh": f"{package}{command}", "train.py": OWN})
+    assert all(one.start is not None and not one.start.accepted.refused for one in workspace.documents("train.sh"))
+    here = analysed(f'cd "$(hostname)/own"\n{command}', {"own/train.py": OWN, "train.py": OWN})
+    assert [one for one in here.findings if "its parser refuses it" in one.message]
+
+
+CLICK = """\
+import click
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+@click.command()
+@click.option("--local_rank", default=True)
+@click.option("--learning_rate", default=1e-5)
+def main(local_rank, learning_rate):
+    model = AutoModelForCausalLM.from_pretrained("gpt2")
+    args = TrainingArguments("out", learning_rate=learning_rate, local_rank=local_rank)
+    Trainer(model=model, args=args).train()
+main()
+"""
+
+
+@pytest.mark.parametrize(("program", "rules"), [(CLICK, []), (CLASSES, ["CFG002"])])
+def test_the_type_of_a_flag_is_what_the_programs_parser_makes_of_it(program: str, rules: list[str]) -> None:
+    found = analysed("deepspeed train.py --learning_rate 1e-4 --local_rank True\n", {"train.py": program})
+    assert found.runs
+    assert [one.rule for one in found.findings if one.rule == "CFG002"] == rules
+
+
+def test_the_start_of_a_flag_of_the_program_is_no_slip() -> None:
+    """argparse takes `--dataset_` for `--dataset_use`: it is no `--datasets`."""
+    program = CLASSES.replace("    use_lora", "    dataset_use: str = ''\n    use_lora")
+    found = analysed(f"torchrun --nproc_per_node 1 train.py {FLAGS} --dataset_ a,b\n", {"train.py": program})
+    assert not [one for one in found.findings if one.rule == "CFG001"]
+    found = analysed(f"torchrun --nproc_per_node 1 train.py {FLAGS} --dataset_ a,b\n", {"train.py": CLASSES})
+    assert [one for one in found.findings if one.rule == "CFG001"]
+
+
+BARE = "`--save-path` stands without a value: the parser of train.py expects one and refuses the command"
+
+
+@pytest.mark.parametrize(
+    ("definition", "flags", "said"),
+    [
+        ('"--save-path"', "--save-path --batch_size 4", [BARE]),
+        ('"--save-path"', "--batch_size 4 --save-path", [BARE]),
+        ('"--save-path"', "--batch_size 4 --save-path \\\n  2>&1", []),
+        ('"--save-path"', "--save-path $OUT --batch_size 4", []),
+        ('"--save-path", nargs="?"', "--save-path --batch_size 4", []),
+        ('"--save-path", action="store_true"', "--save-path --batch_size 4", []),
+    ],
+)
+def test_a_flag_that_takes_a_value_does_not_stand_alone(definition: str, flags: str, said: list[str]) -> None:
+    """Python 3.12 argparse.py: "expected one argument"."""
+    program = OWN.replace('"-s", "--save-path"', definition)
+    found = analysed(f"torchrun --nproc_per_node 1 train.py --model_name_or_path gpt2 {flags}\n", {"train.py": program})
+    assert [one.message for one in found.findings if "without a value" in one.message] == said

@@ -193,6 +193,26 @@ def test_a_copy_of_ms_swift_says_its_version(version: str, pinned_to: tuple[int,
     assert found("requirements.txt", "swift==2.33\n") == {}  # OpenStack's
 
 
+@pytest.mark.parametrize(
+    ("path", "content", "pin"),
+    [
+        (
+            "deepspeed/git_version_info_installed.py",
+            "version='0.11.1'\ngit_hash='unknown'\n",
+            {"deepspeed": (0, 11, 1)},
+        ),
+        ("src/transformers/__init__.py", '# c\n__version__ = "4.31.0"\n', {"transformers": (4, 31, 0)}),
+        ("transformers/__init__.py", '__version__ = "4.32.0.dev0"\n', {}),
+        ("peft/__init__.py", '"""Own."""\n', {}),
+    ],
+)
+def test_a_package_in_the_repository_says_its_version(path: str, content: str, pin: dict[str, tuple[int, ...]]) -> None:
+    """A program beside it imports it before the installed one."""
+    files = {f"/r/{path}": content, "/r/requirements.txt": "deepspeed==0.16.0\n"}
+    said = {name: one.version for name, one in pins("/r", "/r", partial(pinned, text=files.get)).items()}
+    assert said == {"deepspeed": (0, 16, 0), **pin}
+
+
 def test_packing_of_an_old_ms_swift_asks_for_no_flash_attention() -> None:
     """ms-swift 3.4.0 warns, 3.5.0 raises (llm/argument/train_args.py)."""
     found = []

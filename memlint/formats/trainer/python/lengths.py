@@ -13,6 +13,8 @@ from memlint.source.python.values import Instance, Known, Made, Undetermined, Va
 _LENGTH_NAMES = frozenset(
     {"max_len", "max_length", "max_seq_len", "max_seq_length", "max_sequence_length", "block_size"}
 )
+# Names of what a model is made of: what takes one beside a length makes its positions (`max_seq_len, dim, theta`).
+_SIZE_NAME = re.compile(r"(?:^|_)(?:d_model|dims?|theta|n?_?heads?|channels|hidden_size|embed_dim|width)$")
 _TOKEN_NAME = re.compile(r"ids?\b|tok|label|mask|encod|seq", re.IGNORECASE)  # names of what holds tokens
 _PART_NAME = re.compile(r"prompt|answer|response|completion|source|target|context|question|query|chosen|rejected|image")
 _SHORTEST = 32  # tokens: what is cut shorter is no training sequence
@@ -28,9 +30,13 @@ def lengths_of(seen: list[Made]) -> list[Value]:
 
 def lengths_of_calls(seen: list[Made]) -> list[Value]:
     """Lengths that the functions of a script are given under such a name."""
-    bound = [made.arguments for made in seen if made.name == BOUND]
+    bound = [made.arguments for made in seen if made.name == BOUND and not any(map(_is_size, made.arguments))]
     named = [value for values in bound for name, value in values.items() if name in _LENGTH_NAMES]
     return [value for value in named if isinstance(value, Known) and isinstance(value.value, int)]
+
+
+def _is_size(parameter: str) -> bool:
+    return _SIZE_NAME.search(parameter) is not None
 
 
 def lengths_of_options(seen: list[Made]) -> list[Value]:

@@ -55,7 +55,7 @@ from memlint.formats.trainer.python.own_optimizer import own_optimizer
 from memlint.formats.trainer.python.python_run import TRANSFORMERS, TRL, PythonRun
 from memlint.formats.trainer.python.refused import refused_arguments
 from memlint.formats.trainer.python.swift_calls import swift_runs
-from memlint.formats.trainer.python.taken import TAKES_WHAT_IT_ASKS, newest, no_release, outdated
+from memlint.formats.trainer.python.taken import ASKS_FOR_FIELDS, TAKES_WHAT_IT_ASKS, newest, no_release, outdated
 from memlint.formats.trainer.python.trainer_call import (
     argument_keys,
     argument_values,
@@ -246,7 +246,8 @@ def _with_releases(
     arguments = arguments_of(trainer)
     framework = "trl" if trainer.last in TRL else "transformers" if trainer.last in TRANSFORMERS else ""
     if TAKES_WHAT_IT_ASKS.search(text) is not None:
-        return program._replace(newest=newest(trainer, framework, arguments, calls, ()))
+        asks = ASKS_FOR_FIELDS.search(text) is not None
+        return program._replace(newest=newest(trainer, framework, arguments, calls, ()), asks_for_fields=asks)
     gone = outdated(trainer, framework)
     return program._replace(
         newest=newest(trainer, framework, arguments, calls, gone),

@@ -23,6 +23,10 @@ TAKES_WHAT_IT_ASKS = re.compile(
     r"|^\s*(?:from|import) unsloth\b",
     re.MULTILINE,
 )
+# The same of a class of arguments alone.
+ASKS_FOR_FIELDS = re.compile(
+    r"(?:Arguments|Config)\.__dataclass_fields__|\b(?:fields|signature)\([\w.]*(?:Arguments|Config)\b"
+)
 # Transformers' trainers take `tokenizer` until 4.57 (trainer.py, gone in 5.0).
 _TOKENIZER_OF_TRANSFORMERS: Version = (4, 57)
 # The last release of TRL whose trainers take arguments of their configuration.
