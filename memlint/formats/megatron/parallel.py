@@ -52,7 +52,7 @@ def lacks_nodes(gpus: object, per_node: object, config: MegatronConfig) -> bool:
     """Whether the script starts one machine of several: the model needs more GPUs than it has, a multiple of them.
     Megatron-LM's own examples leave the number of machines to be filled in (examples/gpt3)."""
     model = gpus_of_model(config)
-    if model is None or not isinstance(gpus, int) or gpus < 1 or gpus >= model:
+    if config.states_machines or model is None or not isinstance(gpus, int) or gpus < 1 or gpus >= model:
         return False
     return gpus == per_node and model % gpus == 0
 

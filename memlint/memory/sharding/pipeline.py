@@ -144,7 +144,7 @@ def _logits(run: Run) -> int:
     """What the loss of the last stage holds of the logits of one micro batch, while gradients, states and the inputs of
     layers are there."""
     divisors = parallel.activation_divisors(run)
-    columns = run.model.architecture.vocab_size // divisors.logits
+    columns: int = run.model.architecture.vocab_size // divisors.logits
     return run.loss.bytes_per_logit * _tokens(run, divisors.tokens) * columns
 
 
