@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from memlint.formats.fields import Fields
 from memlint.formats.fsdp_groups import put_groups
 from memlint.formats.megatron.engine import read_precision as read_megatrons
@@ -9,6 +11,8 @@ from memlint.formats.slime import behaviour
 from memlint.formats.slime.config import BACKEND, SlimeConfig
 
 CHECKPOINTS, HOST = "gradient_checkpointing", "fsdp_cpu_offload"
+# Of arguments that no release has: what a fork keeps otherwise than is counted here.
+_OF_MEMORY = re.compile(r"lora|peft|adapter|quant|8bit|muon|fsdp|shard|offload")
 
 
 def is_megatron(config: SlimeConfig) -> bool:
@@ -48,3 +52,15 @@ def read_checkpointing(fields: Fields, config: SlimeConfig) -> None:
 def read_host(fields: Fields, config: SlimeConfig) -> None:
     if config.is_fsdp:
         fields.put("parallelism.fsdp.cpu_offload", config.flag(HOST), config.origin(HOST))
+
+
+def read_forks(fields: Fields, config: SlimeConfig) -> None:
+    """A backend or an argument of a fork, of which nothing is known: no bound holds then."""
+    word = config.text(BACKEND)
+    strange = next((key for key in config.strange if _OF_MEMORY.search(key)), "")
+    what = f"`{strange}`, an argument of a fork of slime" if strange else ""
+    if word not in ("megatron", "fsdp"):
+        what = f"the backend `{word or config.raw(BACKEND)}`, which no release of slime has"
+    if what:
+        fields.infer("stack.unmodelled", what, "arguments of the command")
+        fields.infer("stack.unmodelled_adds", False, "arguments of the command")

@@ -13,6 +13,7 @@ from memlint.formats.keys import read_start
 from memlint.formats.megatron.engine import read_unmodelled
 from memlint.formats.megatron_options import put_options
 from memlint.formats.slime import behaviour
+from memlint.formats.slime.backend import read_forks
 from memlint.formats.slime.config import SOURCE, SlimeConfig
 from memlint.formats.slime.issues import slime_issues
 from memlint.formats.slime.keys import KEYS
@@ -38,6 +39,7 @@ def parse(document: Document, context: Context) -> Parsed:
     if not config.is_fsdp:
         read_unmodelled(fields, config)
         _put_options(fields, config)
+    read_forks(fields, config)
     read_start(fields, document, KEYS)
     run = fields.run(NAME, document.path)
     issues = (*slime_issues(fields, config), *fields.issues)

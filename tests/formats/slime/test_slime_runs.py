@@ -160,6 +160,19 @@ def test_fsdp_divides_the_model_and_its_loss_is_not_modelled() -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--train-backend veomni", "the backend `veomni`"),
+        ("--lora-rank 16", "`lora_rank`, an argument of a fork"),
+        ("--use-megatron-fsdp", "Megatron's FSDP"),
+    ],
+)
+def test_what_a_fork_keeps_otherwise_has_no_bound(arguments: str, said: str) -> None:
+    found = estimate(launched(f"{WHOLE} {arguments}"))
+    assert found.allocated_low_bytes is None and said in found.unknown[0].reason
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (f"{WHOLE} --kl-coef 0.1 --kl-loss-coef 0.1", "`--kl-coef` and `--kl-loss-coef` are both given"),
@@ -177,7 +190,10 @@ def test_fsdp_divides_the_model_and_its_loss_is_not_modelled() -> None:
         (f"{WHOLE} --freeze-params-name-list a --only-train-params-name-list b", "only one of it"),
         (f"{WHOLE} --use-opd", "it needs `--opd-type`"),
         (f"{WHOLE} --use-opd --opd-type megatron", "a teacher under Megatron-LM needs"),
-        (f"{WHOLE} --use-opd --opd-type sglang --opd-teacher-load /t", "with `opd_type sglang` a server has the teacher"),
+        (
+            f"{WHOLE} --use-opd --opd-type sglang --opd-teacher-load /t",
+            "with `opd_type sglang` a server has the teacher",
+        ),
         (f"{WHOLE} --opd-teacher-load /t", "it needs `--use-opd`"),
         (f"{WHOLE} --debug-train-only --debug-rollout-only", "`--debug-rollout-only` and `--debug-train-only` exclude"),
         (f"{WHOLE} --update-weight-mode delta", "differences of weights are not sent"),
@@ -186,7 +202,10 @@ def test_fsdp_divides_the_model_and_its_loss_is_not_modelled() -> None:
         (f"{WHOLE} --num-steps-per-rollout 2", "256 sequences in 2 updates are not 256 in each"),
         (f"{WHOLE} --tensor-model-parallel-size 3", "32 attention heads cannot be divided evenly among 3 ranks"),
         (f"{WHOLE} --context-parallel-size 3", "8 GPUs are no multiple of the 6"),
-        (f"{WHOLE} --global-batch-size 6", "6 sequences are no multiple of micro batches of 1 on 4 data-parallel ranks"),
+        (
+            f"{WHOLE} --global-batch-size 6",
+            "6 sequences are no multiple of micro batches of 1 on 4 data-parallel ranks",
+        ),
         (f"{WHOLE} --kl-loss-type low_var_kl5", "the string 'low_var_kl5'"),
         (f"{WHOLE} --rollout-batch-size many", "the string 'many'"),
     ],
