@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.findings import Edit
@@ -70,6 +71,18 @@ def _less(key: str, other: str, by: int = 0) -> Callable[[SlimeConfig], bool]:
 
 def _both_above_0(key: str, other: str) -> Callable[[SlimeConfig], bool]:
     return lambda config: bool(number(config, key)) and bool(number(config, other))
+
+
+def _has_one_stage(key: str) -> Callable[[SlimeConfig], bool]:
+    return lambda config: _gives(key)(config) and config.whole("pipeline_model_parallel_size") == 1
+
+
+def _leaves_a_rest(whole: str, part: str) -> Callable[[SlimeConfig], bool]:
+    def holds(config: SlimeConfig) -> bool:
+        one, two = number(config, whole), number(config, part)
+        return one is not None and two is not None and two > 0 and one % two > 0
+
+    return holds
 
 
 def _above_1(key: str) -> Callable[[SlimeConfig], bool]:
@@ -162,6 +175,22 @@ _TABLE = (
         "differences of weights are not sent to engines on the same GPUs",
     ),
     _Check(
+        *("release_train", lambda config: config.gives("release_train") and _word(config, roles.ESTIMATOR) == "ppo"),
+        "it trains no critic",
+    ),
+    _Check("release_train", _gives("release_train", "keep_old_actor"), "it keeps no older policy"),
+    _Check("release_train", _gives("release_train"), "the next policy is loaded from `--save`", lacks=("save",)),
+    _Check(
+        *("num_epoch", _gives("num_epoch", "disable_rollout_global_dataset")),
+        "epochs are those of the global dataset, which `disable_rollout_global_dataset` takes away",
+        lacks=("num_rollout",),
+    ),
+    _Check(
+        "eval_prompt_data",
+        lambda config: _is_odd(config.section.value.get("eval_prompt_data")),
+        "data for evaluation are names with paths, in pairs",
+    ),
+    _Check(
         *("balance_by_flops", _gives("balance_by_flops"), "it needs `--use-dynamic-batch-size`"),
         lacks=(reading.DYNAMIC,),
     ),
@@ -174,6 +203,31 @@ _TABLE = (
         *(roles.TOGETHER, lambda config: _colocates(config) and _is_async(config)),
         "`train_async.py` writes answers while the policy trains, which needs GPUs of its own: no `--colocate`",
     ),
+    _Check(
+        *("prefill_num_servers", _gives("prefill_num_servers", "rollout_external_engine_addrs")),
+        "engines elsewhere are as they are",
+    ),
+    _Check(
+        *("sglang_config", _gives("sglang_config", "rollout_external_engine_addrs")),
+        "engines elsewhere are as they are",
+    ),
+    _Check(
+        *("sglang_config", _gives("sglang_config", "prefill_num_servers")),
+        "the file says which engines prefill: no `prefill_num_servers`",
+    ),
+    *(
+        _Check(
+            *(key, _has_one_stage(key)),
+            "with one pipeline stage it must not be given",
+            where=_SINCE.format("0.2.2"),
+        )
+        for key in ("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers")
+    ),
+    _Check(
+        *("sglang_pp_size", _leaves_a_rest(roles.RANKS, "sglang_pp_size")),
+        f"`{roles.RANKS}` is no multiple of it",
+        where=_SINCE.format("0.3.0"),
+    ),
     *(
         _Check(
             *(key, _above_1(key)),
@@ -183,6 +237,11 @@ _TABLE = (
         for key in ("sglang_dp_size", "sglang_data_parallel_size")
     ),
 )
+
+
+def _is_odd(words: Any) -> bool:
+    """More than one word, and not in pairs; one alone is a path."""
+    return isinstance(words, list) and len(words) > 1 and len(words) % 2 == 1 and not any(map(interpolated, words))
 
 
 def _colocates(config: SlimeConfig) -> bool:

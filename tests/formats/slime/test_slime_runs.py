@@ -198,6 +198,13 @@ def test_what_a_fork_keeps_otherwise_has_no_bound(arguments: str, said: str) -> 
         (f"{WHOLE} --debug-train-only --debug-rollout-only", "`--debug-rollout-only` and `--debug-train-only` exclude"),
         (f"{WHOLE} --update-weight-mode delta", "differences of weights are not sent"),
         (f"{without('use-dynamic-batch-size')} --balance-by-flops", "it needs `--use-dynamic-batch-size`"),
+        (f"{WHOLE} --sglang-config a.yaml --prefill-num-servers 1", "the file says which engines prefill"),
+        (f"{WHOLE} --prefill-num-servers 1 --rollout-external-engine-addrs a:1", "engines elsewhere are as they are"),
+        (f"{WHOLE} --release-train --advantage-estimator ppo --save /s", "it trains no critic"),
+        (f"{WHOLE} --release-train --keep-old-actor --save /s", "it keeps no older policy"),
+        (f"{WHOLE} --release-train", "the next policy is loaded from `--save`"),
+        (f"{without('num-rollout')} --num-epoch 2 --disable-rollout-global-dataset", "epochs are those of the global"),
+        (f"{WHOLE} --eval-prompt-data aime /a.jsonl math", "in pairs"),
         (f"{WHOLE} --sglang-dp-size 2", "copies within an engine need"),
         (f"{WHOLE} --num-steps-per-rollout 2", "256 sequences in 2 updates are not 256 in each"),
         (f"{WHOLE} --tensor-model-parallel-size 3", "32 attention heads cannot be divided evenly among 3 ranks"),
@@ -232,6 +239,21 @@ def test_what_slime_refuses(arguments: str, message: str) -> None:
 )
 def test_what_runs_or_is_not_known_has_no_error(arguments: str) -> None:
     assert refused(arguments) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "since"),
+    [
+        ("--save-interval 20", "0.2.0"),
+        ("--rollout-max-context-len 2048 --rollout-max-prompt-len 2048", "0.2.2"),
+        ("--decoder-last-pipeline-num-layers 3", "0.2.2"),
+        ("--sglang-pp-size 3", "0.3.0"),
+        ("--qkv-format bshd", "0.2.2 to 0.3.0"),
+    ],
+)
+def test_what_some_releases_refuse_is_a_warning(arguments: str, since: str) -> None:
+    found = [one for one in analysed(f"{WHOLE} {arguments}").findings if since in one.where]
+    assert [one.severity for one in found] == ["warning"]
 
 
 def test_train_async_needs_gpus_of_its_own_for_engines() -> None:
