@@ -9,7 +9,7 @@ from memlint.formats.base import Issue
 from memlint.formats.fields import Fields, interpolated, value_at
 from memlint.formats.megatron.issues import uneven_sizes, whole_copies
 from memlint.formats.misspelled_flags import misspelled_flags
-from memlint.formats.schema.validate import schema_issues
+from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.slime import reading
 from memlint.formats.slime.config import SlimeConfig
 from memlint.formats.slime.recognise import SCHEMA
@@ -18,7 +18,9 @@ from memlint.formats.slime.refused import REFUSES, is_judged, refused
 
 def slime_issues(fields: Fields, config: SlimeConfig) -> Iterator[Issue]:
     """A program with arguments of its own may check others, so that nothing else is said of one."""
-    slips = tuple(one for one in misspelled_flags(config.section, SCHEMA) if one.pointer[-1] in config.strange)
+    slips = tuple(
+        one for one in misspelled_flags(config.section, SCHEMA) if one.pointer and one.pointer[-1] in config.strange
+    )
     yield from (_passed_over(issue) for issue in slips)
     if len(slips) < len(config.strange) or not is_judged(config):
         return
@@ -44,9 +46,9 @@ def _is_read(config: SlimeConfig, issue: Issue) -> bool:
     """A number or a choice that argparse cannot read; a word behind a switch is passed over."""
     value = value_at(config.section.value, issue.pointer)
     words = value if isinstance(value, list) else [value]
-    return issue.code in ("wrong-type", "bad-value") and not any(
-        word is None or isinstance(word, bool) or interpolated(word) for word in words
-    )
+    is_open = any(word is None or isinstance(word, bool) or interpolated(word) for word in words)
+    is_switch = compiled_schema(SCHEMA).schema["properties"].get(str(issue.pointer[0]), {}).get("type") == "boolean"
+    return issue.code in ("wrong-type", "bad-value") and not is_open and not is_switch
 
 
 def _batch(fields: Fields, config: SlimeConfig) -> Iterator[Issue]:

@@ -32,14 +32,16 @@ _WITHOUT_ENGINES = (*_TRAINS_ALONE, "rollout_external", "rollout_external_engine
 
 class _Check(NamedTuple):
     """`holds`: whether a command is refused, for what it says of `key`. `lacks`: the arguments that are not there; an
-    open command may have them. `where`: in which releases, "" for all. `adds`: the switch whose absence is refused."""
+    open command may have them. `adds`: the switch whose absence is refused. `first`, `end`: the release that came with
+    the check, and that which is without it again; () for all."""
 
     key: str
     holds: Callable[[SlimeConfig], bool]
     message: str
     lacks: tuple[str, ...] = ()
-    where: str = ""
     adds: str = ""
+    first: tuple[int, ...] = ()
+    end: tuple[int, ...] = ()
 
 
 def number(config: SlimeConfig, key: str) -> float | None:
@@ -89,7 +91,6 @@ def _above_1(key: str) -> Callable[[SlimeConfig], bool]:
     return lambda config: (number(config, key) or 1) > 1
 
 
-_SINCE = "slime is not older than {}"
 _TABLE = (
     _Check(
         *(roles.KL_LOSS, roles.compares),
@@ -119,7 +120,7 @@ _TABLE = (
     _Check(
         *("save_interval", _gives("save_interval"), "checkpoints need a place (`--save`)"),
         lacks=("save",),
-        where=_SINCE.format("0.2.0"),
+        first=(0, 2),
     ),
     _Check(
         *("over_sampling_batch_size", _less("over_sampling_batch_size", reading.PROMPTS)),
@@ -133,7 +134,7 @@ _TABLE = (
     _Check(
         *(reading.CONTEXT, _less(reading.CONTEXT, reading.PROMPT, by=1)),
         f"it leaves no token for an answer behind a prompt of `{reading.PROMPT}`",
-        where=_SINCE.format("0.2.2"),
+        first=(0, 2, 2),
     ),
     _Check(
         *("use_tis", _gives("use_tis", "use_rollout_logprobs")),
@@ -197,7 +198,8 @@ _TABLE = (
     _Check(
         *("qkv_format", lambda config: _word(config, "qkv_format") == "bshd" and config.flag(reading.DYNAMIC)),
         "dynamic batches have no padding, as `bshd` wants",
-        where="slime is 0.2.2 to 0.3.0",
+        first=(0, 2, 2),
+        end=(0, 3, 1),
     ),
     _Check(
         *(roles.TOGETHER, lambda config: _colocates(config) and _is_async(config)),
@@ -219,14 +221,14 @@ _TABLE = (
         _Check(
             *(key, _has_one_stage(key)),
             "with one pipeline stage it must not be given",
-            where=_SINCE.format("0.2.2"),
+            first=(0, 2, 2),
         )
         for key in ("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers")
     ),
     _Check(
         *("sglang_pp_size", _leaves_a_rest(roles.RANKS, "sglang_pp_size")),
         f"`{roles.RANKS}` is no multiple of it",
-        where=_SINCE.format("0.3.0"),
+        first=(0, 3),
     ),
     *(
         _Check(
@@ -265,7 +267,8 @@ def is_judged(config: SlimeConfig) -> bool:
 def refused(fields: Fields, config: SlimeConfig) -> Iterator[Issue]:
     for check in _TABLE:
         is_absent = not any(config.gives(key) for key in check.lacks)
-        if is_absent and check.holds(config) and not (check.lacks and leaves_open(config)):
+        is_said = is_absent and not (check.lacks and leaves_open(config)) and _is_in_release(config, check)
+        if is_said and check.holds(config):
             yield _issue(config, check)
     yield from _required(config)
     yield from _batches(config)
@@ -288,7 +291,20 @@ def leaves_open(config: SlimeConfig) -> bool:
 def _issue(config: SlimeConfig, check: _Check) -> Issue:
     place = config.section
     edit = Edit(place.document.path, (*place.pointer, check.adds), "set", True) if check.adds else None
-    return place.issue("conflict", f"{check.message}; {REFUSES}", check.key, edit=edit, where=check.where)
+    where = "" if config.context.versions.get("slime") else _releases(check)
+    return place.issue("conflict", f"{check.message}; {REFUSES}", check.key, edit=edit, where=where)
+
+
+def _is_in_release(config: SlimeConfig, check: _Check) -> bool:
+    """Whether the release that somebody states has the check; so it is where nobody states one."""
+    release = tuple(config.context.versions.get("slime", ()))
+    return not release or (release >= check.first and (not check.end or release < check.end))
+
+
+def _releases(check: _Check) -> str:
+    """In which releases the check is; "" for all."""
+    first, end = (".".join(map(str, one)) for one in (check.first, check.end))
+    return f"slime is {first} or newer" + (f", and older than {end}" if end else "") if first else ""
 
 
 def _batches(config: SlimeConfig) -> Iterator[Issue]:

@@ -231,6 +231,7 @@ def test_what_slime_refuses(arguments: str, message: str) -> None:
         f"{without('use-kl-loss', without('ref-load'))}",
         f"{without('colocate')} --debug-train-only",
         f"{without('max-tokens-per-gpu')} $OTHERS",  # somebody may give it
+        f"{WHOLE} --use-dynamic-batch-size enable",
         f"{WHOLE} --use-dynamic-batch-size True",  # a word behind a switch is passed over
         f"{WHOLE} --use-tis --use-rollout-logprobs --custom-config-path own.yaml",  # which may say it again
         f"{WHOLE} --use-tis --use-rollout-logprobs --an-argument-of-a-fork 3",
@@ -244,11 +245,11 @@ def test_what_runs_or_is_not_known_has_no_error(arguments: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "since"),
     [
-        ("--save-interval 20", "0.2.0"),
+        ("--save-interval 20", "0.2 or newer"),
         ("--rollout-max-context-len 2048 --rollout-max-prompt-len 2048", "0.2.2"),
         ("--decoder-last-pipeline-num-layers 3", "0.2.2"),
-        ("--sglang-pp-size 3", "0.3.0"),
-        ("--qkv-format bshd", "0.2.2 to 0.3.0"),
+        ("--sglang-pp-size 3", "0.3 or newer"),
+        ("--qkv-format bshd", "0.2.2 or newer, and older than 0.3.1"),
     ],
 )
 def test_what_some_releases_refuse_is_a_warning(arguments: str, since: str) -> None:
