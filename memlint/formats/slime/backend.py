@@ -15,6 +15,9 @@ CHECKPOINTS, HOST = "gradient_checkpointing", "fsdp_cpu_offload"
 _OF_MEMORY = re.compile(r"lora|peft|adapter|quant|8bit|muon|fsdp|shard|offload")
 
 
+_VARIABLE = "SLIME_BACKEND"  # of the environment, before 0.2.0 and in forks of that time
+
+
 def is_megatron(config: SlimeConfig) -> bool:
     return not config.is_fsdp
 
@@ -61,6 +64,8 @@ def read_forks(fields: Fields, config: SlimeConfig) -> None:
     what = f"`{strange}`, an argument of a fork of slime" if strange else ""
     if word not in ("megatron", "fsdp"):
         what = f"the backend `{word or config.raw(BACKEND)}`, which no release of slime has"
+    if _VARIABLE in config.section.document.text:
+        what = f"the backend that `{_VARIABLE}` names"
     if what:
         fields.infer("stack.unmodelled", what, "arguments of the command")
         fields.infer("stack.unmodelled_adds", False, "arguments of the command")

@@ -165,6 +165,7 @@ def test_fsdp_divides_the_model_and_its_loss_is_not_modelled() -> None:
         ("--train-backend veomni", "the backend `veomni`"),
         ("--lora-rank 16", "`lora_rank`, an argument of a fork"),
         ("--use-megatron-fsdp", "Megatron's FSDP"),
+        ("--rm-url a # SLIME_BACKEND=veomni", "the backend that `SLIME_BACKEND` names"),
     ],
 )
 def test_what_a_fork_keeps_otherwise_has_no_bound(arguments: str, said: str) -> None:
