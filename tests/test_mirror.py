@@ -76,7 +76,7 @@ COVERED = {
         *("formats.skyrl.reading", "formats.skyrl.refused", "formats.skyrl.roles", "formats.section_edits"),
     ),
     "tests/formats/slime/test_slime_runs.py": (
-        "formats.slime.format",
+        *("formats.slime.backend", "formats.slime.format"),
         *("formats.slime.issues", "formats.slime.keys", "formats.slime.reading", "formats.slime.refused"),
         "formats.slime.roles",
     ),
