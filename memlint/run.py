@@ -367,6 +367,7 @@ class Loss(NamedTuple):
     divergence: str = ""
     in_row_chunks: bool = False
     gradient_apart: bool = False  # fused_ce writes its gradient to a new tensor instead of over the logits
+    bytes_per_logit: int = 0  # what the loss holds at once for each logit at least, where there is a lower bound alone
 
 
 def liger_rows(stage: str, length: int) -> int:
@@ -470,9 +471,13 @@ class Parallelism(NamedTuple):
     data_parallel_size: Maybe[int] = UNKNOWN
     tensor_parallel_size: int = 1
     pipeline_parallel_size: int = 1
+    # Layers of the first and the last stage where these have others than the stages between them; 0: as many.
+    first_stage_layers: int = 0
+    last_stage_layers: int = 0
     context_parallel_size: int = 1
     sequence_parallel_size: int = 1  # Ulysses
     expert_parallel_size: int = 1
+    expert_tensor_parallel_size: int = 0  # GPUs that share each expert; 0: as many as share other matrices
     # single, ddp, deepspeed, fsdp, megatron, device_map (whole layers on each card); for inference also vllm, sglang
     engine: str = "single"
     zero: Zero = Zero()

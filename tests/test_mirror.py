@@ -75,6 +75,11 @@ COVERED = {
         *("formats.skyrl.behaviour", "formats.skyrl.config", "formats.skyrl.format", "formats.skyrl.keys"),
         *("formats.skyrl.reading", "formats.skyrl.refused", "formats.skyrl.roles", "formats.section_edits"),
     ),
+    "tests/formats/slime/test_slime_runs.py": (
+        *("formats.slime.backend", "formats.slime.format"),
+        *("formats.slime.issues", "formats.slime.keys", "formats.slime.reading", "formats.slime.refused"),
+        "formats.slime.roles",
+    ),
     "tests/formats/torchtitan/test_torchtitan_runs.py": (
         *("formats.torchtitan.format", "formats.torchtitan.keys", "formats.torchtitan.reading"),
     ),

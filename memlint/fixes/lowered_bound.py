@@ -163,6 +163,8 @@ def _experts(run: Run) -> int:
 
 def _stages(run: Run) -> Iterator[ProposedChange]:
     layers = len(getattr(run.model.architecture, "layer_type_ids", ()))
+    if run.parallelism.first_stage_layers or run.parallelism.last_stage_layers:
+        return iter(())  # numbers of layers that belong to this number of stages
     return _degrees(run, "pipeline", min(layers, _MOST_STAGES), lambda ranks: layers % ranks == 0)
 
 

@@ -103,7 +103,7 @@ def hints(count: Totals) -> Iterator[str]:
         yield (
             "no config that memlint knows: it reads LLaMA-Factory, Axolotl, ms-swift, verl, EasyR1, NeMo-RL, "
             "torchtune, Oumi, AutoTrain, DeepSpeed, accelerate and Trainer/TRL files, launches in shell scripts "
-            "(OpenRLHF and Megatron-LM too), and trainers in Python scripts and notebooks"
+            "(OpenRLHF, Megatron-LM and slime too), and trainers in Python scripts and notebooks"
         )
     if count.cardless:
         one = count.cardless == 1

@@ -229,6 +229,7 @@ class AcceptedArguments(NamedTuple):
     dashed: frozenset[str] = frozenset()  # flags that it defines with hyphens
     refused: frozenset[str] = frozenset()  # flags of the command that it refuses
     without_value: frozenset[str] = frozenset()  # those that take a value and are given none
+    leaves_open: bool = False  # the command has words that may be further arguments, and nobody knows them
     ambiguous: Mapping[str, tuple[str, ...]] = {}  # those that begin several of its flags, with these
     names: Mapping[str, str] = {}  # argument -> its flag or key in the file, if that has a different name
     spelled: Callable[[str], str] | None = None  # rewrites a message for a command whose flags have hyphens

@@ -27,6 +27,7 @@ FRAMEWORKS = {
     "openrlhf",
     "easyr1",
     "skyrl",
+    "slime",
     "torchtitan",
     "nemo_rl",
 }

@@ -16,9 +16,11 @@ SOURCE = "Megatron-LM core 0.19"
 
 
 class MegatronConfig(CommandKeys):
-    """`foreign`: the flags that no release of Megatron-LM has, so that a fork's program runs."""
+    """`foreign`: the flags that no release of Megatron-LM has, so that a fork's program runs. `states_machines`: the
+    command itself says how many machines there are."""
 
     __slots__ = ("context", "foreign")
+    states_machines = False
 
     def __init__(self, section: Section, keys: Keys, context: Context) -> None:
         super().__init__(section, keys, SOURCE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from memlint.formats.fields import Behaviour, Fields
 from memlint.formats.megatron.config import SOURCE, MegatronConfig
-from memlint.formats.megatron.parallel import uneven_stages
+from memlint.formats.megatron.parallel import unread_stages
 from memlint.run import Origin
 
 COMMON = (
@@ -35,6 +35,7 @@ _UNMODELLED = {
     "expert_tensor_parallel_num_weight_shards": "weights that are divided once more",
     "expert_gtp_weight_remat_size": "weights that are divided once more",
 }
+PRECISION_AWARE = "use_precision_aware_optimizer"
 _ADAM = {"adam": "adamw_torch", "adamw": "adamw_torch", "sgd": "sgd"}
 
 
@@ -64,19 +65,31 @@ def _gradients(config: MegatronConfig, dtype: str) -> str:
     return "float32" if dtype == "bfloat16" and not halves else dtype
 
 
+_MOMENTS = ("exp_avg_dtype", "exp_avg_sq_dtype")
+_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8"}
+
+
 def read_optimizer(fields: Fields, config: MegatronConfig) -> None:
-    """Adam unless said. The precision-aware one keeps moments in dtypes of its own, and of fp32 parameters the 16 bits
-    that bf16 does not have (core/optimizer/distrib_optimizer.py:1008, store_param_remainders)."""
+    """Adam unless said."""
     key = "optimizer"
     name = _ADAM.get(config.text(key).lower(), "")
-    if config.flag("use_precision_aware_optimizer"):
-        reason = "`use_precision_aware_optimizer` keeps parameters and moments in dtypes of its own"
-        fields.unknown("optimizer.name", reason)
-        fields.infer("precision.master_dtype", "float16", reason)
-    elif name:
+    if name:
         fields.put("optimizer.name", name, config.origin(key))
     else:
         fields.unknown("optimizer.name", config.origin(key).detail or f"the optimizer `{config.raw(key)}` is not known")
+    if config.flag(PRECISION_AWARE):
+        _read_aware(fields, config)
+
+
+def _read_aware(fields: Fields, config: MegatronConfig) -> None:
+    """The precision-aware optimizer keeps moments in the dtypes that the command says, and of fp32 parameters the 16
+    bits that bf16 does not have (core 0.19 optimizer/distrib_optimizer.py:1008, store_param_remainders)."""
+    fields.put("precision.master_dtype", "float16", config.origin(PRECISION_AWARE))
+    dtypes = {_DTYPES.get(config.text(key), "") for key in _MOMENTS}
+    if len(dtypes) == 1 and "" not in dtypes:
+        fields.put("optimizer.state_dtype", dtypes.pop(), config.origin(_MOMENTS[0]))
+    else:
+        fields.unknown("optimizer.name", f"`{_MOMENTS[0]}` and `{_MOMENTS[1]}`: moments in dtypes of their own")
 
 
 def read_distributed(fields: Fields, config: MegatronConfig) -> None:
@@ -134,14 +147,11 @@ def _read_groups(fields: Fields, config: MegatronConfig) -> None:
 
 def read_unmodelled(fields: Fields, config: MegatronConfig) -> None:
     """What keeps less on a card than is counted here, and forks' programs, of which nothing is known."""
-    uneven = uneven_stages(config)
-    tensor, of_experts = config.whole("tensor_model_parallel_size"), config.whole("expert_tensor_parallel_size")
+    uneven = unread_stages(config)
     what = next((f"{what} (`{key}`)" for key, what in _UNMODELLED.items() if config.gives(key)), "")
     if config.foreign:
         shown = ", ".join(f"`{key}`" for key in config.foreign[:3])
         what = f"a fork of Megatron-LM, with arguments that it does not have ({shown})"
-    elif of_experts and tensor and of_experts > tensor:
-        what = "experts that more GPUs share than other matrices (`expert_tensor_parallel_size`)"
     elif uneven and not what:
         what = f"stages with different numbers of layers (`{uneven}`)"
     if what:

@@ -25,7 +25,7 @@ def megatron_issues(fields: Fields, config: MegatronConfig) -> tuple[Issue, ...]
     values = (*_types(config), *_precision(config), *_sizes(config))
     if _may_be_one_process(config):
         return (*slips, *values)
-    return (*slips, *values, *_world(fields, config), *_batch(fields, config))
+    return (*slips, *values, *whole_copies(fields, config), *_batch(fields, config))
 
 
 def _may_be_one_process(config: MegatronConfig) -> bool:
@@ -51,20 +51,25 @@ def _precision(config: MegatronConfig) -> Iterator[Issue]:
 
 
 def _sizes(config: MegatronConfig) -> Iterator[Issue]:
-    """core/transformer/transformer_config.py:1323 (heads), training/arguments.py:934 (layers), :1292 (hidden size) and
-    :1314 (positions)."""
-    yield from _uneven(config, "num_attention_heads", "attention heads", "tensor_model_parallel_size", "ranks")
-    if not uneven_stages(config):
-        yield from _uneven(config, "num_layers", "layers", "pipeline_model_parallel_size", "pipeline stages")
-    if config.written("kv_channels") is None:
-        yield from _uneven(config, "hidden_size", "channels", "num_attention_heads", "attention heads")
+    """training/arguments.py:1314 (positions)."""
+    yield from uneven_sizes(config)
     length, positions = config.whole("seq_length"), config.whole("max_position_embeddings")
     if length and positions and positions < length:
         message = f"sequences of {length} tokens have no more than {positions} positions; {_REFUSES}"
         yield config.section.issue("conflict", message, "max_position_embeddings")
 
 
-def _world(fields: Fields, config: MegatronConfig) -> Iterator[Issue]:
+def uneven_sizes(config: MegatronConfig) -> Iterator[Issue]:
+    """core/transformer/transformer_config.py:1323 (heads), training/arguments.py:934 (layers) and :1292 (hidden
+    size)."""
+    yield from _uneven(config, "num_attention_heads", "attention heads", "tensor_model_parallel_size", "ranks")
+    if not uneven_stages(config):
+        yield from _uneven(config, "num_layers", "layers", "pipeline_model_parallel_size", "pipeline stages")
+    if config.written("kv_channels") is None:
+        yield from _uneven(config, "hidden_size", "channels", "num_attention_heads", "attention heads")
+
+
+def whole_copies(fields: Fields, config: MegatronConfig) -> Iterator[Issue]:
     """training/arguments.py:430. A script that starts one of several machines leaves their number open."""
     world, each = fields.get("parallelism.world_size"), fields.get("parallelism.gpus_per_node")
     model = gpus_of_model(config)

@@ -116,9 +116,25 @@ _PARALLEL = (
         about="GPUs that the experts of a layer are divided over.",
     ),
     Key(
-        *("expert_tensor_parallel_size", "whole"),
+        *("expert_tensor_parallel_size", "whole", "parallelism.expert_tensor_parallel_size"),
         least=1,
+        read_with="tensor_model_parallel_size",
+        read_only=True,
         about="GPUs that share each expert: as many as share other matrices unless given.",
+    ),
+    Key(
+        *("decoder_first_pipeline_num_layers", "whole", "parallelism.first_stage_layers"),
+        least=1,
+        read_with="tensor_model_parallel_size",
+        read_only=True,
+        about="Layers of the first pipeline stage, where it has others than the rest.",
+    ),
+    Key(
+        *("decoder_last_pipeline_num_layers", "whole", "parallelism.last_stage_layers"),
+        least=1,
+        read_with="tensor_model_parallel_size",
+        read_only=True,
+        about="Layers of the last one.",
     ),
     Key("sequence_parallel", "flag", "", False, about="Tensor parallel ranks divide norms and residuals, too."),
 )
@@ -172,10 +188,13 @@ _ENGINE = (
         about="Adam has two moments in fp32, 8 bytes a parameter.",
     ),
     Key(
-        *("use_precision_aware_optimizer", "flag", "", False),
+        *(engine.PRECISION_AWARE, "flag", "", False),
+        also=("optimizer.state_dtype", "precision.master_dtype"),
         read_with="optimizer",
-        about="Moments and fp32 parameters in fewer bytes.",
+        about="Fp32 parameters without the 16 bits that bf16 has, and moments in dtypes of their own.",
     ),
+    Key("exp_avg_dtype", "word", "", "fp32", read_with="optimizer", about="Its first moments: fp32, bf16, fp16, fp8."),
+    Key("exp_avg_sq_dtype", "word", "", "fp32", read_with="optimizer", about="Its second moments."),
     Key(
         *("use_distributed_optimizer", "flag", "parallelism.replicates_optimizer", False),
         read=engine.read_distributed,

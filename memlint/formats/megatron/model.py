@@ -58,7 +58,7 @@ class _Sizes(NamedTuple):
 
 
 def read_model(fields: Fields, config: MegatronConfig) -> None:
-    reason = _why_unknown(config)
+    reason = why_unknown(config)
     if reason:
         fields.unknown("model.name", reason)
         fields.unknown("model.architecture", reason)
@@ -74,7 +74,7 @@ def _name(found: Architecture) -> str:
     return f"GPT, {len(found.layer_type_ids)} layers of width {found.hidden_size}"
 
 
-def _why_unknown(config: MegatronConfig) -> str:
+def why_unknown(config: MegatronConfig) -> str:
     """Why the model is not known; "" where it is."""
     for key, what in _OTHER_MODELS.items():
         if config.gives(key) and config.section.value.get(key) != "local":

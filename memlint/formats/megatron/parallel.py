@@ -15,11 +15,15 @@ _DEGREES = {
 }
 # Those that divide one copy of the model.
 SIZES_OF_MODEL = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
-# Stages that have not all as many layers.
+# Stages that have not all as many layers: those that are counted, and others.
+_ENDS = {
+    "decoder_first_pipeline_num_layers": "parallelism.first_stage_layers",
+    "decoder_last_pipeline_num_layers": "parallelism.last_stage_layers",
+}
+_IF_GIVEN = {"expert_tensor_parallel_size": "parallelism.expert_tensor_parallel_size", **_ENDS}
 _UNEVEN = (
-    *("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers", "pipeline_model_parallel_layout"),
-    *("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split", "standalone_embedding_stage"),
-    *("pipeline_model_parallel_split_rank",),
+    *("pipeline_model_parallel_layout", "pipeline_model_parallel_split_rank", "standalone_embedding_stage"),
+    *("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split"),
 )
 
 
@@ -36,6 +40,11 @@ def gpus_of_model(config: MegatronConfig) -> int | None:
 
 def uneven_stages(config: MegatronConfig) -> str:
     """The argument that gives stages different numbers of layers; "" where all have as many."""
+    return unread_stages(config) or next((key for key in _ENDS if config.gives(key)), "")
+
+
+def unread_stages(config: MegatronConfig) -> str:
+    """The argument that gives stages numbers of layers that are not counted here; "" where there is none."""
     return next((key for key in _UNEVEN if config.gives(key)), "")
 
 
@@ -43,7 +52,7 @@ def lacks_nodes(gpus: object, per_node: object, config: MegatronConfig) -> bool:
     """Whether the script starts one machine of several: the model needs more GPUs than it has, a multiple of them.
     Megatron-LM's own examples leave the number of machines to be filled in (examples/gpt3)."""
     model = gpus_of_model(config)
-    if model is None or not isinstance(gpus, int) or gpus < 1 or gpus >= model:
+    if config.states_machines or model is None or not isinstance(gpus, int) or gpus < 1 or gpus >= model:
         return False
     return gpus == per_node and model % gpus == 0
 
@@ -51,6 +60,9 @@ def lacks_nodes(gpus: object, per_node: object, config: MegatronConfig) -> bool:
 def read_degrees(fields: Fields, config: MegatronConfig) -> None:
     for key, field in _DEGREES.items():
         _read_whole(fields, config, key, field)
+    for key, field in _IF_GIVEN.items():
+        if config.written(key) is not None:
+            _read_whole(fields, config, key, field)
     _read_copies(fields, config)
 
 

@@ -81,9 +81,14 @@ class Divisors(NamedTuple):
 
 
 def stages(run: Run) -> tuple[int, ...]:
-    """The pipeline stages that may be the fullest: the first (most micro-batches in flight) and the last (logits)."""
-    size = run.parallelism.pipeline_parallel_size
-    return (0,) if size <= 1 else (0, size - 1)
+    """The pipeline stages that may be the fullest: the first (most micro-batches in flight), the last (logits), and the
+    second where these two have fewer layers."""
+    shared = run.parallelism
+    size = shared.pipeline_parallel_size
+    if size <= 1:
+        return (0,)
+    is_uneven = bool(shared.first_stage_layers or shared.last_stage_layers)
+    return (0, 1, size - 1) if is_uneven and size > 2 else (0, size - 1)
 
 
 def shard_units(run: Run, units: tuple[Unit, ...], stage: int = 0) -> tuple[Unit, ...]:
@@ -91,8 +96,8 @@ def shard_units(run: Run, units: tuple[Unit, ...], stage: int = 0) -> tuple[Unit
     another stage keeps no tensors."""
     parallel = run.parallelism
     if parallel.pipeline_parallel_size > 1:
-        units = _pipeline(units, parallel.pipeline_parallel_size, stage)
-    if parallel.tensor_parallel_size == 1 and parallel.expert_parallel_size == 1:
+        units = _pipeline(run, units, stage)
+    if parallel.tensor_parallel_size == 1 and parallel.expert_parallel_size == 1 and tensor_ranks_of_experts(run) == 1:
         return units
     return with_tensors(units, lambda tensor: _shard(run, tensor))
 
@@ -122,12 +127,15 @@ def _in_flight(run: Run, stage: int) -> int:
     return max(1, min(following, batches)) if isinstance(batches, int) else max(1, following)
 
 
-def _pipeline(units: tuple[Unit, ...], size: int, stage: int) -> tuple[Unit, ...]:
-    """The layers of one stage (the larger share where they do not divide evenly). The first stage has the embedding and
-    the towers, the last one the head."""
-    layers = sum(unit.repeat for unit in units if unit.name == "layer")
-    share = -(-layers // size)
-    left, right = stage * share, min(layers, (stage + 1) * share)
+def tensor_ranks_of_experts(run: Run) -> int:
+    """GPUs that share each expert."""
+    return run.parallelism.expert_tensor_parallel_size or run.parallelism.tensor_parallel_size
+
+
+def _pipeline(run: Run, units: tuple[Unit, ...], stage: int) -> tuple[Unit, ...]:
+    """The layers of one stage. The first stage has the embedding and the towers, the last one the head."""
+    layers, size = sum(unit.repeat for unit in units if unit.name == "layer"), run.parallelism.pipeline_parallel_size
+    left, right = _layers_of(run, layers, stage)
     found: list[Unit] = []
     position = 0
     for index, unit in enumerate(units):
@@ -142,6 +150,21 @@ def _pipeline(units: tuple[Unit, ...], size: int, stage: int) -> tuple[Unit, ...
     return tuple(found)
 
 
+def _layers_of(run: Run, layers: int, stage: int) -> tuple[int, int]:
+    """The layers of one stage, from and to (the larger share where they do not divide evenly). The first and the last
+    stage may have others than the rest (megatron core 0.13 transformer/transformer_block.py,
+    get_num_layers_to_build)."""
+    shared = run.parallelism
+    first, last, size = shared.first_stage_layers, shared.last_stage_layers, shared.pipeline_parallel_size
+    others = size - bool(first) - bool(last)
+    share = -(-max(0, layers - first - last) // others) if others > 0 else 0
+    before = first or share
+    left = 0 if stage == 0 else before + (stage - 1) * share
+    if stage == size - 1 and last:
+        return max(0, layers - last), layers
+    return min(left, layers), min(layers - last, left + (before if stage == 0 else share))
+
+
 def is_expert(tensor: Tensor) -> bool:
     """Whether a tensor belongs to the routed experts of a layer: their stacks, and adapters upon them."""
     return tensor.kind == "experts" or _EXPERTS in tensor.name
@@ -150,8 +173,8 @@ def is_expert(tensor: Tensor) -> bool:
 def _shard(run: Run, tensor: Tensor) -> Tensor:
     parallel = run.parallelism
     experts = is_expert(tensor)
-    if experts and parallel.expert_parallel_size > 1:
-        return _divide_experts(tensor, parallel.expert_parallel_size, parallel.tensor_parallel_size)
+    if experts and (parallel.expert_parallel_size > 1 or parallel.expert_tensor_parallel_size):
+        return _divide_experts(tensor, parallel.expert_parallel_size, tensor_ranks_of_experts(run))
     return _divide(tensor, parallel.tensor_parallel_size) if _is_split(run, tensor, experts) else tensor
 
 

@@ -23,7 +23,8 @@ _GRADIENT_WIDTH = 2  # the least, where no dtype of gradients is said
 
 
 class StageBound(NamedTuple):
-    """The least that a GPU of one stage holds, bytes. `in_flight`: micro batches."""
+    """The least that a GPU of one stage holds, bytes. `in_flight`: micro batches. `logits`: what the loss holds of
+    them."""
 
     weights: int
     gradients: int
@@ -31,10 +32,11 @@ class StageBound(NamedTuple):
     activations: int
     in_flight: int
     layers: int
+    logits: int = 0
 
     @property
     def total(self) -> int:
-        return self.weights + self.gradients + self.optimizer_states + self.activations
+        return self.weights + self.gradients + self.optimizer_states + self.activations + self.logits
 
 
 def fullest_stage(run: Run) -> StageBound:
@@ -51,11 +53,11 @@ def _of_stage(run: Run, whole: tuple[Unit, ...], stage: int) -> StageBound:
     return StageBound(
         weights=_weights(run, units),
         gradients=BYTES.get(run.precision.grad_dtype, _GRADIENT_WIDTH) * trainable,
-        optimizer_states=int(_on_card(run) * (_optimizer_states(run, units) + _master_weights(run, trainable)))
-        // _owners(run),
+        optimizer_states=_states_on_card(run, units),
         activations=in_flight * _kept_inputs(run, layers) * _layer_input(run),
         in_flight=in_flight,
         layers=layers,
+        logits=_logits(run) if stage == run.parallelism.pipeline_parallel_size - 1 else 0,
     )
 
 
@@ -68,6 +70,25 @@ def _weights(run: Run, units: tuple[Unit, ...]) -> int:
 
 def _has_master(run: Run) -> bool:
     return run.parallelism.engine == "megatron" and run.precision.compute in ("bfloat16", "float16")
+
+
+def _states_on_card(run: Run, units: tuple[Unit, ...]) -> int:
+    """States and fp32 parameters of a GPU. Experts have owners of their own: those GPUs that hold the same ones."""
+    shared = sum(_states_of(run, _part(units, experts)) // _owners(run, experts) for experts in (False, True))
+    return int(_on_card(run) * shared)
+
+
+def _part(units: tuple[Unit, ...], experts: bool) -> tuple[Unit, ...]:
+    """The units with their experts alone, or without them."""
+    return tuple(
+        unit._replace(tensors=tuple(one for one in unit.tensors if parallel.is_expert(one) is experts))
+        for unit in units
+    )
+
+
+def _states_of(run: Run, units: tuple[Unit, ...]) -> int:
+    trainable = sum(t.numel * t.copies * unit.repeat for unit in units for t in unit.tensors if t.trainable)
+    return _optimizer_states(run, units) + _master_weights(run, trainable)
 
 
 def _master_weights(run: Run, trainable: int) -> int:
@@ -91,13 +112,16 @@ def _on_card(run: Run) -> float:
     return 1 - run.offload.optimizer_ratio if run.offload.optimizer != "none" else 1
 
 
-def _owners(run: Run) -> int:
+def _owners(run: Run, of_experts: bool) -> int:
     """Ranks that divide optimizer states, those of context parallelism too (megatron core 0.15 optimizer/__init__.py,
-    get_megatron_optimizer: `get_data_parallel_group(with_context_parallel=True)`)."""
+    get_megatron_optimizer: `get_data_parallel_group(with_context_parallel=True)`, and of experts
+    `get_expert_data_parallel_group`)."""
     if run.parallelism.replicates_optimizer is True:
         return 1
     ranks, shared = run.parallelism.world_size, run.parallelism
     others = shared.tensor_parallel_size * shared.pipeline_parallel_size
+    if of_experts and shared.engine == "megatron":
+        others = parallel.tensor_ranks_of_experts(run) * shared.expert_parallel_size * shared.pipeline_parallel_size
     return max(1, ranks // others) if isinstance(ranks, int) else 1
 
 
@@ -110,10 +134,23 @@ def _layer_input(run: Run) -> int:
     """The input of one layer for one micro batch; 0 where a size is not known, or where inputs wait in host memory."""
     if run.offload.activations != "none":
         return 0
-    batch, length = run.batch.micro_batch_size, run.sequence.length
-    if not (isinstance(batch, int) and isinstance(length, int)):
-        return 0
     divisors = parallel.activation_divisors(run)
     width = BYTES.get(str(run.precision.compute), 2)
-    tokens = batch * -(-length // (divisors.tokens * divisors.inner))
+    tokens = _tokens(run, divisors.tokens * divisors.inner)
     return int(width * tokens * run.model.architecture.hidden_size)
+
+
+def _logits(run: Run) -> int:
+    """What the loss of the last stage holds of the logits of one micro batch, while gradients, states and the inputs of
+    layers are there."""
+    divisors = parallel.activation_divisors(run)
+    columns: int = run.model.architecture.vocab_size // divisors.logits
+    return run.loss.bytes_per_logit * _tokens(run, divisors.tokens) * columns
+
+
+def _tokens(run: Run, ranks: int) -> int:
+    """Tokens of one micro batch on one of the ranks that share them; 0 where they are not known."""
+    batch, length, most = run.batch.micro_batch_size, run.sequence.length, run.batch.max_tokens
+    if isinstance(most, int) and most:
+        return -(-most // ranks)
+    return batch * -(-length // ranks) if isinstance(batch, int) and isinstance(length, int) else 0

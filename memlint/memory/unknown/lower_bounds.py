@@ -258,8 +258,11 @@ def fullest_stage(run: Run) -> Estimate:
     figures = (
         f"weights {_gib(bound.weights)}, gradients {_gib(bound.gradients)}, optimizer states "
         f"{_gib(bound.optimizer_states)}, inputs of {bound.layers} layers {_gib(bound.activations)}"
+        + (f", the loss {_gib(bound.logits)}" if bound.logits else "")
     )
     where = f"the fullest of {stages} stages with {bound.in_flight} micro batches in flight" if stages > 1 else "a GPU"
+    if run.batch.max_tokens:
+        where += f" for full micro batches of {run.batch.max_tokens} tokens"
     whole = parameters.units(run)
     has_vocabulary = run.model.architecture.vocab_size > 0
     others = "what else its layers keep is not modelled"
@@ -272,11 +275,19 @@ def fullest_stage(run: Run) -> Estimate:
         "optimizer_state_bytes": bound.optimizer_states,
         "kept_activations_bytes": bound.activations,
     }
-    found = unknown(UnknownField(field, reason), allocated_low_bytes=bound.total, details=details)
+    certain = pipeline.fullest_stage(_half_filled(run))
+    found = unknown(UnknownField(field, reason), allocated_low_bytes=certain.total, details=details)
     if not has_vocabulary:
         return found
     trainable = parameters.total(whole, trainable=True)
     return found._replace(parameters=parameters.total(whole), trainable_parameters=trainable)
+
+
+def _half_filled(run: Run) -> Run:
+    """Micro batches that are filled with sequences one after the other: of several, all but one are half full at least
+    (first fit)."""
+    most = run.batch.max_tokens
+    return run._replace(batch=run.batch._replace(max_tokens=most // 2)) if isinstance(most, int) and most > 1 else run
 
 
 def state_alone(run: Run, placed: PlacedModel, missing: MissingValue) -> Estimate:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from memlint._record import NamedTuple
 from memlint.source.shell.text import Word, literal
@@ -233,6 +233,14 @@ def is_open(arguments: Sequence[Word]) -> bool:
     """
     named, others = options(arguments)
     return any(_may_be_options(word) for word in (*others, *(word for one in named for word in one.values[1:])))
+
+
+def may_have_more(arguments: Sequence[Word], switches: Collection[str]) -> bool:
+    """Whether a command has words that may be further options, also those that nobody sets here: a file that is not
+    read may set them. `switches`: flags that take no value."""
+    named, others = options(arguments)
+    behind = (word for one in named for word in one.values[one.name not in switches :])
+    return any(len(word.pieces) == 1 and bool(word.unknown) for word in (*others, *behind))
 
 
 _OF_CALLER = re.compile(r"\$\{?[1-9]")

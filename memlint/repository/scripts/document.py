@@ -24,9 +24,10 @@ from memlint.source.shell.text import Where, Word, why_unknown
 SCHEMAS = {"trainer": "trainer.json", "llamafactory": "llamafactory.json#v0", "swift": "swift.json"} | {
     "openrlhf": "openrlhf.json",
     "megatron": "megatron.json",
+    "slime": "slime.json",
     "autotrain": "autotrain.json#flags",
 }
-PLAIN_ARGPARSE = ("openrlhf", "megatron", "autotrain")  # their true-or-false flags take no value
+PLAIN_ARGPARSE = ("openrlhf", "megatron", "slime", "autotrain")  # their true-or-false flags take no value
 MOST_DEPTH = 12  # of `a.b.c=value`
 
 
@@ -117,15 +118,21 @@ class Values:
 def flags(command: LaunchCommand, program: TrainingProgram, format_name: str) -> Iterable[Placed]:
     """The command's flags as keys of a format, `key=value` words as keys with sections."""
     named, others = options(command.arguments)
-    schema = keys_of(format_name)
+    schema, switches = keys_of(format_name), switches_of(format_name)
     for option in named:
-        yield flag(option, program, schema)
+        yield flag(_as_switch(option) if option.name in switches else option, program, schema)
     overrides = list(_overrides(others))
     sections = {path[0] for _, _, path in overrides if len(path) > 1}
     for word, length, path in overrides:
         chosen = path if len(path) > 1 or path[0] not in sections else _CHOICES.get(str(path[0]))
         if chosen is not None:
             yield override(word, length, chosen)
+
+
+def _as_switch(option: Option) -> Option:
+    """A flag that takes no value, without what nobody knows behind it: `--bf16 ${OTHERS[@]}` has further options."""
+    is_open = bool(option.values) and all(word.unknown for word in option.values) and not option.is_joined
+    return option._replace(values=()) if is_open else option
 
 
 # Config groups of Hydra whose choice is also the value of a key: verl 0.9.1 trainer/config/engine/megatron.yaml has
@@ -226,9 +233,9 @@ def at_flag(option: Option) -> Where | None:
 
 
 def has_known_name(word: Word) -> bool:
-    """Whether the last part of an unknown path is known, as in `$ROOT/models/Qwen2.5-7B`."""
+    """Whether the last part of an unknown path is known, as in `$ROOT/models/Qwen2.5-7B`, or with a slash behind it."""
     last = word.pieces[-1] if word.pieces else None  # `model.path=` is followed by nothing
-    return last is not None and not last.unknown and "/" in last.text and bool(last.text.rpartition("/")[2])
+    return last is not None and not last.unknown and bool(last.text.rstrip("/").rpartition("/")[2] and "/" in last.text)
 
 
 def override(word: Word, name_length: int, path: Path) -> Placed:

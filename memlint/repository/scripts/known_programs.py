@@ -34,7 +34,7 @@ _TRL_WORDS = {"reward": "rm"}
 # Scripts of trl's examples/scripts (0.12.2 to 1.16.0), as a repository that lacks them starts them.
 _TRL_SCRIPTS = {"dpo_online": "online_dpo", "xpo": "xpo", "nash_md": "nash_md", "gkd": "gkd"}
 # Formats whose own program always runs, even as a copy in the repository, so that its behaviour is known.
-WHOLE_PROGRAMS = ("verl", "easyr1", "nemo_rl", "openrlhf", "axolotl", "megatron", "torchtune", "skyrl")
+WHOLE_PROGRAMS = ("verl", "easyr1", "nemo_rl", "openrlhf", "axolotl", "megatron", "torchtune", "skyrl", "slime")
 _VERL_PROGRAM = re.compile(r"(?:^|[./])(?:main_ppo|(?:fsdp_)?sft_trainer)(?:\.py)?$")
 _HYDRA_NAMES = ("config_name", "cn")
 _VERL_SECTIONS = frozenset(("actor_rollout_ref", "data", "trainer", "algorithm", "critic"))
@@ -70,6 +70,8 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool, 
         return "torchtune" if is_torchtune(command) else ""
     if is_openrlhf(command):
         return "openrlhf"
+    if is_slime(command):
+        return "slime"
     if is_megatron(command):
         return "megatron"
     names = {one.name for one in options(command.arguments)[0]}
@@ -117,6 +119,26 @@ def is_megatron(command: LaunchCommand) -> bool:
         return False
     names = {one.name for one in options(command.arguments)[0]}
     return len(names & _MEGATRON_FLAGS) >= 2 and not names & _OF_DEEPSPEED
+
+
+# Arguments of slime's own (0.1.0 to 0.3.1 slime/utils/arguments.py) that no other program here has.
+_SLIME_FLAGS = frozenset(
+    ("hf_checkpoint", "rollout_num_gpus_per_engine", "rollout_max_response_len", "rollout_max_context_len")
+    + ("num_rollout", "max_tokens_per_gpu", "rollout_function_path", "ref_load", "sglang_mem_fraction_static")
+    + ("rollout_num_gpus", "rm_type", "custom_rm_path", "custom_generate_function_path")
+)
+_SLIME_CLUSTER = frozenset(("actor_num_nodes", "actor_num_gpus_per_node", "colocate", "rollout_num_gpus"))
+_SLIME_PROGRAM = re.compile(r"(?:^|/)train(?:_async)?\.py$")
+_SLIME_FEWEST = 3
+
+
+def is_slime(command: LaunchCommand) -> bool:
+    """Whether the command starts slime's trainer, a copy of it or a program made with it: by its arguments, for the
+    name `train.py` says nothing. Of a command that ends too early, those of the cluster are left."""
+    names = {one.name for one in options(command.arguments)[0]}
+    text = command.program.text if command.program is not None else ""
+    is_begun = len(names & _SLIME_CLUSTER) >= _SLIME_FEWEST and _SLIME_PROGRAM.search(text) is not None
+    return is_begun or len(names & _SLIME_FLAGS) >= _SLIME_FEWEST
 
 
 def is_verl(command: LaunchCommand) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from memlint.formats.trainer.python.python_run import PythonRun
 from memlint.repository.reader.script import has_own_trainer
-from memlint.repository.scripts.commands import LaunchCommand, options, overrides
+from memlint.repository.scripts.commands import LaunchCommand, may_have_more, options, overrides
 from memlint.repository.scripts.document import keys_of, switches_of
 from memlint.repository.scripts.environment import grows_segments
 from memlint.repository.scripts.files import NamedFiles
@@ -146,6 +146,7 @@ def _accepted(launch: ScriptLaunch, only_in: str) -> AcceptedArguments:
         dashed=frozenset(name for name, one in given if one.is_dashed),
         refused=refused_flags(launched, definitions, only_in),
         without_value=flags_without_value(launched, definitions, launch.files.repository.read, only_in),
+        leaves_open=may_have_more(launched.arguments, switches_of(format_name)),
         by_override=format_name in OVERRIDDEN,
         ambiguous=ambiguous_flags(launched, definitions, only_in),
         overridden=frozenset(one.name for one in overrides(options(launched.arguments)[1])),

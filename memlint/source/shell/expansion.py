@@ -36,6 +36,7 @@ _ESCAPED = re.compile(r"\\(\n|.)", re.DOTALL)
 _ESCAPED_IN_QUOTES = re.compile(r"\\([\n$`\"\\])")
 _PARAMETER = re.compile(r"\$\{([!#]?)(\w+|[@*#?$!-])(\[.*?\](?=[}:#%/^,@=+?-]))?", re.DOTALL)
 _DOLLAR = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _BRACES = re.compile(r"\{([^{}\s]*,[^{}\s]*)\}|\{(-?\d{1,4})\.\.(-?\d{1,4})\}")
 _IN_QUOTES = re.compile(r"'[^']*'|\"[^\"]*\"")
 _WILDCARD = re.compile(r"[*?]")
@@ -145,8 +146,8 @@ class Expander:
         """The fields of adjacent parts. The last field of a part and the first one of the next are joined."""
         found: list[Field] = []
         is_open = False
-        for node in nodes:
-            fields = self._fields(node, source, state, in_quotes)
+        for node, name in _named(nodes, source):
+            fields = self._named_fields(node, name, source, state, in_quotes)
             if is_open and found and fields:
                 found[-1] = Field(joined((found[-1].pieces, fields[0].pieces)))
                 fields = fields[1:]
@@ -155,6 +156,14 @@ class Expander:
             if len(found) > MOST_WORDS:
                 break
         return found
+
+    def _named_fields(self, node: Node, name: str, source: Source, state: State, in_quotes: bool) -> list[Field]:
+        """The fields of a part. `name`: of the variable that it begins with, behind a dollar that is a part before."""
+        if not name:
+            return self._fields(node, source, state, in_quotes)
+        start, end = source.span(node)
+        rest = _unescaped(source, start + len(name), end)
+        return [Field(joined((_unquoted(self.variable(name, state)), rest)))]
 
     def _piece(self, node: Node, source: Source, state: State, in_quotes: bool) -> Text:
         kind = node.type
@@ -318,7 +327,7 @@ class Expander:
                         joined(
                             part
                             for i, one in enumerate(words)
-                            for part in (literal(" " if i else ""), quoted(one.pieces))
+                            for part in (literal(self._separator(state) if i else ""), quoted(one.pieces))
                         )
                     )
                 ]
@@ -327,6 +336,11 @@ class Expander:
         words = self._words_of(base, index, state)
         value = (words[0].pieces if words else ()) if words is not None else self._unset(base if not index else name)
         return [Field(quoted(value) or (Piece("", None, quoted=True),) if in_quotes else _unquoted(value))]
+
+    def _separator(self, state: State) -> str:
+        """What stands between the words of `"${A[*]}"`: the first character of IFS."""
+        separators = known(self.variable("IFS", state)) if "IFS" in state.variables else None
+        return " " if separators is None else separators[:1]
 
     def _words_of(self, name: str, index: str, state: State) -> tuple[Word, ...] | None:
         """The words of a variable, an array's item or the arguments; None if it is not set."""
@@ -499,6 +513,19 @@ def unbroken(nodes: Iterable[Node], source: Source) -> Iterator[list[Node]]:
         row.append(node)
     if row:
         yield row
+
+
+def _named(nodes: Iterable[Node], source: Source) -> Iterator[tuple[Node, str]]:
+    """The parts of a word, those of concatenations too, and the name of the variable that each begins with: of
+    `[0]*$N+[1]` the grammar (0.25.1) makes `[0]*`, a dollar, and `N+[1]`."""
+    parts = [part for node in nodes for part in (node.children if node.type == "concatenation" else (node,))]
+    for index, part in enumerate(parts):
+        before = parts[index - 1] if index else None
+        name = _NAME.match(source.of(part)) if before is not None and before.type == "$" else None
+        follows = parts[index + 1] if index + 1 < len(parts) else None
+        if part.type == "$" and follows is not None and _NAME.match(source.of(follows)):
+            continue
+        yield part, name[0] if name else ""
 
 
 def _unquoted(text: Text) -> Text:

@@ -312,18 +312,24 @@ class Interpreter:
 
     def _for_counting(self, node: Node, source: Source, state: State) -> States:
         """`for ((i=0; i<n; i++))`: as over the words that the counter takes. If they are not known, the body is
-        followed once, with an unknown counter."""
+        followed once, with an unknown counter, and what it changes is not known."""
         body = node.child_by_field_name("body")
         if body is None:
             return [state]
         counter = counting.counter_of(node, source)
-        values = counter and counting.values(counter, source, state, self.expander, MOST_ROUNDS)
+        values = counter and counting.values(counter, source, state, self.expander, MOST_QUIET_ROUNDS)
+        before, started = state.copy(), len(self.invocations)
         if counter and values:
             *during, after = map(Word, values)
-            return self._rounds(counter.name, during, body, source, state, after)
+            found = self._rounds(counter.name, during, body, source, state, after)
+            if len(during) <= MOST_ROUNDS or len(self.invocations) == started:
+                return found
+            del self.invocations[started:]
+            state, before = before, before.copy()
         for name in counting.names_set(node, source):
             state.set(name, unknown(f"${{{name}}}", "it counts a loop"))
-        return _without_left(self._statements(body.children, source, [state]), ("break", "continue"))
+        ways = _without_left(self._statements(body.children, source, [state]), ("break", "continue"))
+        return self._merge_states([merged([before, *ways], node.start_point[0] + 1)], node)
 
     def _while(self, node: Node, source: Source, state: State) -> States:
         """Follows the body of a loop once, unless its condition is false. A loop that consumes the script's arguments

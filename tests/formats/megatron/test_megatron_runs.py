@@ -192,7 +192,27 @@ def test_a_model_that_arguments_do_not_describe_is_unknown(arguments: str) -> No
         ("", 1, {"optimizer.name": "adamw_torch", "parallelism.replicates_optimizer": True}),
         ("--use-distributed-optimizer", 1, {"parallelism.replicates_optimizer": False}),
         ("--optimizer sgd", 1, {"optimizer.name": "sgd"}),
-        ("--use-precision-aware-optimizer", 1, {"optimizer.name": UNKNOWN, "precision.master_dtype": "float16"}),
+        (
+            "--use-precision-aware-optimizer",
+            1,
+            {"optimizer.name": "adamw_torch", "optimizer.state_dtype": "float32", "precision.master_dtype": "float16"},
+        ),
+        (
+            "--use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16",
+            1,
+            {"optimizer.name": "adamw_torch", "optimizer.state_dtype": "bfloat16"},
+        ),
+        ("--use-precision-aware-optimizer --exp-avg-dtype fp8", 1, {"optimizer.name": UNKNOWN}),
+        ("--exp-avg-dtype bf16", 1, {"optimizer.state_dtype": "float32", "precision.master_dtype": "float32"}),
+        (
+            "--pipeline-model-parallel-size 4 --decoder-last-pipeline-num-layers 3 --expert-tensor-parallel-size 1",
+            1,
+            {
+                "parallelism.first_stage_layers": 0,
+                "parallelism.last_stage_layers": 3,
+                "parallelism.expert_tensor_parallel_size": 1,
+            },
+        ),
         ("--optimizer-cpu-offload --optimizer-offload-fraction 0.5", 1, {"offload.optimizer_ratio": 0.5}),
         ("--cpu-offloading-num-layers 4", 1, {"offload.activations": "cpu"}),
         ("", 1, {"checkpointing.mode": "none"}),
@@ -260,9 +280,11 @@ def test_a_group_of_layers_keeps_one_input() -> None:
     [
         ("--use-megatron-fsdp", "Megatron's FSDP"),
         ("--skip-train", "evaluation alone"),
-        ("--decoder-first-pipeline-num-layers 4 --pipeline-model-parallel-size 2", "different numbers of layers"),
+        (
+            "--pipeline-model-parallel-layout Et*11|t*13L --pipeline-model-parallel-size 2",
+            "different numbers of layers",
+        ),
         ("--swap-attention --num-layers 23", "a fork of Megatron-LM"),
-        ("--expert-tensor-parallel-size 4", "experts that more GPUs share"),
     ],
 )
 def test_what_keeps_less_than_the_bound_has_none(arguments: str, reason: str) -> None:

@@ -362,3 +362,21 @@ def test_no_text_makes_it_fail(text: str) -> None:
         for each in one.words:
             if each.source is not None and each.source.path == PATH:
                 assert 0 <= each.source.start <= each.source.end <= len(text) + 5
+
+
+def test_a_loop_that_makes_a_list_is_followed_to_its_end() -> None:
+    """As a model's layers are listed: more rounds than of a loop that starts programs."""
+    text = "a=()\nfor ((i=0; i<40; i++)); do if ((i < 1)); then a+=(0); else a+=(1); fi; done\n"
+    assert words(text + 'printf -v F "[%s]" "$(IFS=\', \'; echo "${a[*]}")"\np $F') == [
+        f"[{','.join(['0'] + ['1'] * 39)}]"
+    ]
+
+
+def test_what_a_loop_of_unknown_length_changes_is_not_known() -> None:
+    (found,) = followed("a=x\nfor ((i=0; i<$N; i++)); do a=y; done\np $a")
+    assert found.words[-1].known is None
+
+
+def test_a_variable_between_brackets_and_stars_is_expanded() -> None:
+    """`[0]*$N+[1]*$M`, of which the grammar makes two words and a lone dollar."""
+    assert words("N=3\nM=4\np [0]*$N+[1]*$M") == ["[0]*3+[1]*4"]
