@@ -181,6 +181,10 @@ class RepositoryFacts:
         """The names of the functions that its Python defines in files whose path has the folders `below`."""
         return frozenset()
 
+    def has_checks_of(self, framework: str) -> bool:
+        """Whether it has a copy of `framework` whose code that checks arguments is unchanged."""
+        return False
+
     def own_words(self) -> frozenset[tuple[str, str]]:
         """(argument, word) of each comparison in its Python: ("adapter", "llora")."""
         return frozenset()

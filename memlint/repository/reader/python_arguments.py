@@ -15,6 +15,7 @@ from memlint._record import NamedTuple
 from memlint.repository.files.walk import files_below
 from memlint.repository.once import Once
 from memlint.repository.reader.script import Script
+from memlint.repository.shipped_examples import has_checks_of
 
 MOST_BYTES = 256 * 1024
 MOST_BYTES_IN_ALL = 32 * 1024 * 1024  # half a second; LLaMA-Factory's Python has 2 MB, a collection of papers 25 MB
@@ -66,6 +67,7 @@ class Python:
         self._texts = Once(lambda: list(_texts(paths, read)))
         self._name = name
         self.functions = lru_cache(_MOST_FOLDERS)(self._functions)
+        self.has_checks_of = lru_cache(_MOST_FOLDERS)(self._has_checks_of)
 
     @cached_property
     def fields(self) -> Mapping[str, list[Declared]]:
@@ -127,6 +129,10 @@ class Python:
         """The names of the functions that files whose path has the folders `below` define."""
         texts = (text for path, text in self._texts.get() if f"/{below}/" in path)
         return frozenset(name.decode() for text in texts for name in _FUNCTION.findall(text))
+
+    def _has_checks_of(self, framework: str) -> bool:
+        """Whether the files of a copy of the framework that check its arguments are as the framework has them."""
+        return has_checks_of(framework, self._texts.get())
 
     @cached_property
     def compared(self) -> frozenset[tuple[str, str]]:
