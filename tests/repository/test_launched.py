@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -379,3 +380,27 @@ def test_a_command_for_another_model_launches_another_run() -> None:
         for document in workspace.documents("train.py")
     }
     assert {model: launch is not None for model, launch in launched.items()} == {"org/large": False, "org/small": True}
+
+
+PROGRAM = """\
+from transformers import AutoModelForCausalLM
+from trl import ModelConfig, ScriptArguments, SFTConfig, SFTTrainer, TrlParser
+
+if __name__ == "__main__":
+    parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))
+    script, args, model = parser.parse_args_and_config()
+    trainer = SFTTrainer(model=model.model_name_or_path, args=args, train_dataset=None)
+    trainer.train()
+"""
+COMMAND = (
+    "    accelerate launch --config_file acc/zero3.yaml train.py --model_name_or_path Qwen/Qwen2.5-7B \\\n"
+    "        --output_dir out --bf16 --max_length {} --per_device_train_batch_size 1\n"
+)
+
+
+def test_a_programs_run_is_launched_by_the_command_that_gives_its_options(tmp_path: Path) -> None:
+    pages = {"README.md": f"# Short\n\n{COMMAND.format(1024)}", "docs/long.md": f"# Long\n\n{COMMAND.format(8192)}"}
+    write(tmp_path, {"train.py": PROGRAM, "acc/zero3.yaml": LAUNCH, **pages})
+    told = memlint(tmp_path, "estimate", "train.py").out
+    said = re.findall(r"1 x (\d+) tokens, ZeRO-3|launched as in (.+)", told)
+    assert said == [("1024", ""), ("", "README.md:3"), ("8192", ""), ("", "docs/long.md:3")]
