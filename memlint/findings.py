@@ -10,7 +10,7 @@ from memlint.card_bytes import CardBytes
 from memlint.rule_groups import OF_READING
 
 SEVERITIES = ("info", "warning", "error")
-# Names of errors about memory: a run with one of these starts, and fails later, as one does whose first evaluation fails.
+# Names of errors about memory: a run with one of these starts, and fails later, as where its first evaluation does.
 _OF_STARTED_RUNS = (
     *("memory/", "evaluation/peak-over-the-card", "saving/peak-over-the-card"),
     "trainer/metric-that-nobody-computes",
