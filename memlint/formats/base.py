@@ -197,6 +197,10 @@ class RepositoryFacts:
         """Whether its programs train with a trainer of Hugging Face, and none calls DeepSpeed itself."""
         return False
 
+    def wraps_models(self) -> bool:
+        """Whether its Python wraps models in FSDP by itself, beside what the arguments say."""
+        return False
+
     def fills_context(self) -> bool:
         """Whether an agent loop in it writes completions up to the engine's `max_model_len`."""
         return False

@@ -303,6 +303,9 @@ class Workspace(RepositoryFacts):
     def leaves_deepspeed(self) -> bool:
         return self._survey.get().leaves_deepspeed
 
+    def wraps_models(self) -> bool:
+        return self._survey.get().wraps_models
+
     def fills_context(self) -> bool:
         return self._survey.get().fills_context
 

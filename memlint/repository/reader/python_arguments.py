@@ -24,6 +24,7 @@ MOST_BYTES_OF_SCRIPTS = 4 * 1024 * 1024
 _OWN_ENGINE = b"deepspeed.initialize("
 # An agent loop of verl's kind that writes until the engine's context is full (verl's own end at `response_length`).
 _AGENT_LOOP = re.compile(rb"^class \w+\(\w*AgentLoop\w*", re.MULTILINE)
+_WRAPS = re.compile(rb"(?<!def )\b(?:FSDP|FullyShardedDataParallel|fully_shard)\(")  # torch's, imported by either name
 _HUGGING_FACE = re.compile(rb"\bTrainingArguments\b|\bAccelerator\(|^[ \t]*(?:from|import) trl\b", re.MULTILINE)
 _MOST_LINES = 12  # of one annotation
 _FILLED = re.compile(rb"if self\.([A-Za-z_][A-Za-z0-9_]*) is None")
@@ -157,6 +158,11 @@ class Python:
     @cached_property
     def _trains_with_hugging_face(self) -> bool:
         return any(_HUGGING_FACE.search(text) for _, text in self._texts.get())
+
+    @cached_property
+    def wraps_models(self) -> bool:
+        """Whether a program wraps models in FSDP by itself."""
+        return any(_WRAPS.search(text) for _, text in self._texts.get())
 
     @cached_property
     def fills_context(self) -> bool:
