@@ -404,3 +404,18 @@ def test_a_programs_run_is_launched_by_the_command_that_gives_its_options(tmp_pa
     told = memlint(tmp_path, "estimate", "train.py").out
     said = re.findall(r"1 x (\d+) tokens, ZeRO-3|launched as in (.+)", told)
     assert said == [("1024", ""), ("", "README.md:3"), ("8192", ""), ("", "docs/long.md:3")]
+
+
+@pytest.mark.parametrize(("sets", "is_told"), [("", True), ('args.lr_scheduler_kwargs["min_lr"] = 1e-6', False)])
+def test_a_part_of_an_argument_that_the_program_sets_is_not_missing(sets: str, is_told: bool, tmp_path: Path) -> None:
+    program = (
+        "import transformers\nparser = transformers.HfArgumentParser((transformers.TrainingArguments,))\n"
+        f"(args,) = parser.parse_args_into_dataclasses()\n{sets}\n"
+        "model = transformers.AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B')\n"
+        "transformers.Trainer(model=model, args=args, train_dataset=[]).train()\n"
+    )
+    command = (
+        "python train.py --output_dir out --lr_scheduler_type cosine_with_min_lr --learning_rate 1e-5 --bf16 True\n"
+    )
+    write(tmp_path, {"train.py": program, "run.sh": command})
+    assert ("TRN006" in memlint(tmp_path, "check", "run.sh").out) is is_told
