@@ -90,8 +90,9 @@ def _called(node: ast.Call, flags: Mapping[str, Any]) -> Any:
 def assignments(tree: ast.AST, path: str) -> Iterator[tuple[str, Assignment]]:
     """Values that a module gives to attributes of its arguments: variables whose names end in `args`.
 
-    Where only a part of a value is set, the value is not known. A conversion of the same attribute (`args.targets = args.targets.split(",")`) is not included, nor is a key that a
-    function takes from the Trainer because it has done itself what the key asks for.
+    Where only a part of a value is set, the value is not known. A conversion of the same attribute
+    (`args.targets = args.targets.split(",")`) is not included, nor is a key that a function takes from the Trainer
+    because it has done itself what the key asks for.
     """
     done = {id(node) for one in ast.walk(tree) if isinstance(one, _FUNCTIONS) for node in _done_by_hand(one)}
     for key, one in _below(tree, path, ()):
