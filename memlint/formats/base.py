@@ -318,6 +318,7 @@ class Format(Protocol):
     `rule_applies(rule) -> bool`: whether that rule's findings are reported for such a file.
     `skips_rule(rule, document, context) -> bool`: whether that rule says nothing of this document.
     `takes_comments(document, context) -> bool`: whether the reader of this JSON takes comments and commas at ends.
+    `left_open(document) -> str`: the key that a file leaves to a program, which may set others as well
     `copy_of(rule, context) -> str`: the framework of which the repository has a copy, which may check something else
     than the rule says; "" without one, or where the copy's own text shows that it checks this.
     """

@@ -98,6 +98,12 @@ def _trains_what_keys_say(finding: Finding, case: Case) -> str:
     return "the script that reads this file trains what its keys say" if case.has_own_reader else ""
 
 
+def _is_not_completed(finding: Finding, case: Case) -> str:
+    asked = getattr(case.format_, "left_open", None)
+    key = asked(case.document) if asked is not None else ""
+    return f"the program that fills in `{key}` leaves these values as they are" if key else ""
+
+
 def _is_no_changed_copy(finding: Finding, case: Case) -> str:
     copied = getattr(case.format_, "copy_of", None)
     if copied is None or finding.location.path != case.document.path:  # the engine's file is not the framework's
@@ -110,5 +116,6 @@ _MAY_BE_MISSING = (
     _Evidence(OF_WHAT_TRAINS, _trains_what_is_said, of_warnings=True),
     _Evidence(OF_CHANGEABLE_VALUES, _hands_arguments_on),
     _Evidence(OF_WHAT_TRAINS, _trains_what_keys_say),
+    _Evidence(OF_WHAT_TRAINS, _is_not_completed),
     _Evidence(OF_CHECKS, _is_no_changed_copy),
 )

@@ -178,3 +178,18 @@ def test_the_warning_names_what_keeps_the_run_from_starting() -> None:
     memory = [one for one in found if one.name.startswith("memory/") and one.severity == "warning"]
     assert [one.message.endswith(f"(with these values, if {stops[0]} did not keep it from starting)") for one in memory]
     assert all(stops[0] in one.where for one in memory if "out of memory" in one.message)
+
+
+@pytest.mark.parametrize(
+    ("data", "severity"),
+    [("datasets:\n", "warning"), ("datasets: [{path: a/b, type: alpaca}]\n", "error"), ("", "error")],
+    ids=["bare", "named", "none"],
+)
+def test_a_file_that_a_program_completes_may_train_something_else(data: str, severity: str) -> None:
+    config = (
+        "base_model: NousResearch/Meta-Llama-3-8B\nsequence_len: 4096\nmicro_batch_size: 8\noptimizer: adamw_torch\n"
+        f"learning_rate: 0.0002\nbf16: true\nnum_epochs: 1\noutput_dir: out\npad_to_sequence_len: true\n{data}"
+    )
+    found = only(findings("base.yml", {"base.yml": config}, gpu=find("RTX4090"), gpus=1), "MEM001")
+    assert found.severity == severity
+    assert ("fills in `datasets`" in found.where) is (severity == "warning")
