@@ -125,10 +125,9 @@ def _engine_beside(facts: Facts) -> Mapping[str, int]:
     """What an inference engine holds on the card while the model trains."""
     if facts.run.rollout.sleep_level != 0 or not facts.run.rollout.share:
         return {}
-    from memlint.memory.card.device import generator_bytes  # only where an engine shares the card
-    from memlint.memory.generation.rollout import ENGINE
+    from memlint.memory.generation.rollout import awake_engine  # only where an engine shares the card
 
-    return {ENGINE: generator_bytes(facts.run)}
+    return awake_engine(facts.run)
 
 
 def _is_parallelism_known(facts: Facts) -> Any:
