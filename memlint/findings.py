@@ -10,6 +10,11 @@ from memlint.card_bytes import CardBytes
 from memlint.rule_groups import OF_READING
 
 SEVERITIES = ("info", "warning", "error")
+# Names of errors about memory: a run with one of these starts, and fails later, as where its first evaluation does.
+_OF_STARTED_RUNS = (
+    *("memory/", "evaluation/peak-over-the-card", "saving/peak-over-the-card"),
+    "trainer/metric-that-nobody-computes",
+)
 
 
 class Location(NamedTuple):
@@ -85,6 +90,11 @@ class Finding(NamedTuple):
     url: str = ""
     where: str = ""  # the condition under which it holds, if nothing shows that to be so; the message ends with it
     causes: tuple[Finding, ...] = ()  # findings that reports show as related places of this one; each has its own fixes
+
+
+def keeps_from_starting(finding: Finding) -> bool:
+    """Whether the finding is an error that ends a run before its memory matters."""
+    return finding.severity == "error" and not finding.name.startswith(_OF_STARTED_RUNS)
 
 
 def written_fix(finding: Finding, unsafe: bool = False) -> Fix | None:

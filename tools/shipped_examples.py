@@ -1,4 +1,5 @@
-"""Write memlint/repository/shipped_examples.json: marks of the files that frameworks ship as examples.
+"""Write memlint/repository/shipped_examples.json: marks of the files that frameworks ship as examples, and of those
+that check their arguments (`CHECKS`).
 
     python tools/shipped_examples.py OWNER/NAME=CLONE...
 
@@ -18,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from memlint.repository.files.discovery import may_be_config
-from memlint.repository.shipped_examples import DATA, FOLDERS, mark
+from memlint.repository.shipped_examples import DATA, FILES_OF_CHECKS, FOLDERS, mark
 from tools.generated import settle
 
 # The framework's name, and the folders of its repository whose files show how it is used.
@@ -44,6 +45,9 @@ EXAMPLES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "verl-project/verl": ("verl", ("examples", "recipe", "scripts", "tests", "verl/trainer/config")),
 }
 
+# The files of a framework that check its arguments: a copy with the same ones refuses what its releases refuse.
+CHECKS: Mapping[str, tuple[str, ...]] = {"verl-project/verl": FILES_OF_CHECKS["verl"]}
+
 
 def main(arguments: list[str]) -> int:
     clones = dict(argument.split("=", 1) for argument in arguments if not argument.startswith("--"))
@@ -53,23 +57,24 @@ def main(arguments: list[str]) -> int:
         name, folders = EXAMPLES[repository]
         if missing := {folder.split("/")[0] for folder in folders} - FOLDERS:
             raise SystemExit(f"{target.stem}.FOLDERS lacks {', '.join(sorted(missing))}")
+        checks = CHECKS.get(repository, ())
         newest = _git(clone, "log", "-1", "--format=%h of %cs").strip()
         data[name] = {
             "source": f"https://github.com/{repository}, up to {newest}",
-            "marks": " ".join(sorted({mark(place, blob) for place, blob in _versions(clone, folders)})),
+            "marks": " ".join(sorted({mark(place, blob) for place, blob in _versions(clone, folders, checks)})),
         }
     text = json.dumps(dict(sorted(data.items(), key=lambda item: item[0].lower())), indent=1)
     return settle({target: f"{text}\n"}, arguments)
 
 
-def _versions(clone: str, folders: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _versions(clone: str, folders: tuple[str, ...], checks: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """The place and git's name for the contents of every version of every file that memlint would look at."""
     listed = _git(clone, "log", "HEAD", "--tags", "-m", "--raw", "--no-abbrev", "--no-renames", "--format=", "-z")
     fields = iter(listed.split("\0"))
     for change in fields:
         place, blob = next(fields, ""), change.split()[3] if change else ""
         below = any(place.startswith(f"{folder}/") for folder in folders)
-        if below and may_be_config(place.rsplit("/", 1)[-1]) and set(blob) != {"0"}:
+        if (place in checks or (below and may_be_config(place.rsplit("/", 1)[-1]))) and set(blob) != {"0"}:
             yield place, blob
 
 

@@ -5,7 +5,7 @@ A reader returns UNKNOWN for what is not known. To add a fact, add a line to one
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import memlint.memory.families.lookup as families
@@ -110,14 +110,24 @@ _NOTABLE = 0.01  # the least share of the peak for a component to be listed
 
 
 def _parts(facts: Facts) -> Any:
-    """The components of the peak, largest first: "weights 15.0 GiB"."""
+    """The components of the peak, largest first: "weights 15.0 GiB"; with them an engine that stays awake beside it."""
     found = facts.tensors
     for phase in found.phases if found else ():
         if found and phase.name == found.peak_phase:
-            parts = sorted(phase.components.items(), key=lambda part: -part[1])
+            components = {**_engine_beside(facts), **phase.components}
+            parts = sorted(components.items(), key=lambda part: -part[1])
             worth = [(name, size) for name, size in parts if size >= _NOTABLE * phase.allocated_bytes]
             return tuple(f"{component_words(name)} {gib(size)}" for name, size in worth)
     return UNKNOWN
+
+
+def _engine_beside(facts: Facts) -> Mapping[str, int]:
+    """What an inference engine holds on the card while the model trains."""
+    if facts.run.rollout.sleep_level != 0 or not facts.run.rollout.share:
+        return {}
+    from memlint.memory.generation.rollout import awake_engine  # only where an engine shares the card
+
+    return awake_engine(facts.run)
 
 
 def _is_parallelism_known(facts: Facts) -> Any:

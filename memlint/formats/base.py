@@ -181,6 +181,10 @@ class RepositoryFacts:
         """The names of the functions that its Python defines in files whose path has the folders `below`."""
         return frozenset()
 
+    def has_checks_of(self, framework: str) -> bool:
+        """Whether it has a copy of `framework` whose code that checks arguments is unchanged."""
+        return False
+
     def own_words(self) -> frozenset[tuple[str, str]]:
         """(argument, word) of each comparison in its Python: ("adapter", "llora")."""
         return frozenset()
@@ -191,6 +195,10 @@ class RepositoryFacts:
 
     def leaves_deepspeed(self) -> bool:
         """Whether its programs train with a trainer of Hugging Face, and none calls DeepSpeed itself."""
+        return False
+
+    def wraps_models(self) -> bool:
+        """Whether its Python wraps models in FSDP by itself, beside what the arguments say."""
         return False
 
     def fills_context(self) -> bool:
@@ -310,6 +318,7 @@ class Format(Protocol):
     `rule_applies(rule) -> bool`: whether that rule's findings are reported for such a file.
     `skips_rule(rule, document, context) -> bool`: whether that rule says nothing of this document.
     `takes_comments(document, context) -> bool`: whether the reader of this JSON takes comments and commas at ends.
+    `left_open(document) -> str`: the key that a file leaves to a program, which may set others as well
     `copy_of(rule, context) -> str`: the framework of which the repository has a copy, which may check something else
     than the rule says; "" without one, or where the copy's own text shows that it checks this.
     """

@@ -99,8 +99,9 @@ def resolve(reference: str, from_path: str, cwd: str, root: str, files: Files) -
         folder = folder or place
     if folder:
         return MissingFile("not-a-file", f"`{_short(reference)}` is not a file", _relative(tried, cwd))
+    (shown,) = _relative((reference,), cwd)
     return MissingFile(
-        "missing", f"no file `{_short(reference)}`", _relative(tried, cwd), _is_certain(reference, tried, files)
+        "missing", f"no file `{_short(shown)}`", _relative(tried, cwd), _is_certain(reference, tried, files)
     )
 
 

@@ -24,6 +24,7 @@ from memlint.lint.suppress import Suppressed, suppress
 from memlint.memory.values import Estimate
 from memlint.report.model import FileReport, RunReport, location_key, stopping_rules
 from memlint.rule_selectors import is_chosen
+from memlint.ruleset.engine import Analysis
 from memlint.run import Run
 from memlint.settings import FileSettings, severity_of
 from memlint.source.suffixes import SHELL
@@ -68,11 +69,11 @@ class FileReporter:
                 analysed, self._settings.of, partial(known, settings), partial(in_force, settings), self._can_name
             )
         findings = tuple(sorted(_with_settings_severity(remaining.findings, settings), key=location_key))
-        stopped = stopping_rules(findings)
         alone = self._request.findings_alone
         runs = (
             _run_report(run, estimated.whole, self._request)._replace(stopped_by=stopped)
             for analysis in analysed.analyses
+            for stopped in (stopping_rules(_of_analysis(analysis, findings)),)
             for run, estimated in zip(analysis.runs, analysis.estimated)
             if not alone or run.path != analysed.path  # merge_reports orders files by the runs of other files
         )
@@ -114,6 +115,12 @@ class FileReporter:
         for key, name in missing:
             setting = "with" if key == "companions" else key
             raise UsageError(f"{place_of(settings, key)}`{setting}`: {display_path(name)} is not there")
+
+
+def _of_analysis(analysis: Analysis, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Those of a file's findings that are about one of its documents: a script's command does not stop the others."""
+    own = {(item.rule, item.location) for item in analysis.findings}
+    return (item for item in findings if (item.rule, item.location) in own)
 
 
 def _commands(analysed: FileAnalysis) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import memlint.report.card_figures as card_figures
 from memlint._record import NamedTuple
-from memlint.findings import Finding
+from memlint.findings import Finding, keeps_from_starting
 from memlint.memory.values import Estimate
 from memlint.rule_groups import INTERNAL_ERROR
 
@@ -66,19 +66,14 @@ class RunReport(NamedTuple):
     stopped_by: tuple[str, ...] = ()  # rules whose errors keep the run from starting
 
 
-# Errors about memory: a run with one of these starts, and fails later.
-_MEMORY_ERRORS = ("memory/", "evaluation/peak-over-the-card", "saving/peak-over-the-card")
-
-
 def stopping_rules(found: Iterable[Finding]) -> tuple[str, ...]:
     """The rules among `found` whose errors keep a run from starting."""
-    errors = (item for item in found if item.severity == "error" and not item.name.startswith(_MEMORY_ERRORS))
-    return tuple(sorted({item.rule for item in errors}))
+    return tuple(sorted({item.rule for item in found if keeps_from_starting(item)}))
 
 
 def will_not_start(run: RunReport) -> bool:
-    """Whether an error stops the run before its memory matters. A run that is out of memory keeps that verdict."""
-    return bool(run.stopped_by) and run.estimate.verdict != "out_of_memory"
+    """Whether an error stops the run before its memory matters."""
+    return bool(run.stopped_by)
 
 
 def verdict_of(run: RunReport) -> str:

@@ -291,6 +291,9 @@ class Workspace(RepositoryFacts):
     def own_functions(self, below: str) -> frozenset[str]:
         return self._survey.get().functions(below)
 
+    def has_checks_of(self, framework: str) -> bool:
+        return self._survey.get().has_checks_of(framework)
+
     def own_words(self) -> frozenset[tuple[str, str]]:
         return self._survey.get().compared
 
@@ -299,6 +302,9 @@ class Workspace(RepositoryFacts):
 
     def leaves_deepspeed(self) -> bool:
         return self._survey.get().leaves_deepspeed
+
+    def wraps_models(self) -> bool:
+        return self._survey.get().wraps_models
 
     def fills_context(self) -> bool:
         return self._survey.get().fills_context

@@ -33,6 +33,7 @@ from memlint.repository.launch.missing_engine_file import with_stage_readings
 from memlint.repository.launch.several_numbers import with_number_readings
 from memlint.repository.launch.unknown_launcher import with_launcher_readings
 from memlint.repository.once import Once
+from memlint.repository.scripts.lost import loses_flags
 from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.found import Found
 from memlint.ruleset.internal_error import internal_error
@@ -164,6 +165,8 @@ class Engine:
         launched = with_launch_command(document, format_.NAME, context)
         context = launched.context
         parsed = _parsed(format_, document, launched)
+        if loses_flags(document):
+            parsed = parsed._replace(runs=())
         takes_comments = _takes_comments(format_, document, context)
         problems = [Found(one) for part in parsed.documents for one in problem_findings(part, takes_comments)]
         parsed, estimated, failures = self._estimated(parsed, format_, document, context)

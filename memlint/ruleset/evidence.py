@@ -6,16 +6,18 @@ repository, and that the program trains what its arguments say. `_MAY_BE_MISSING
 finding becomes a warning that ends with its condition: "(where train.py hands its arguments on as they stand)".
 
 What a format itself does not know of an issue it says in `Issue.where`: that counts like a row here.
+
+An error about memory rests on one thing more: that no other error ends the run before (`if_it_starts`).
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.findings import Finding
+from memlint.findings import Finding, keeps_from_starting
 from memlint.formats.base import Context
 from memlint.rule_groups import OF_CHANGEABLE_VALUES, OF_CHECKS, OF_WHAT_TRAINS
 from memlint.source.document import Document, Start
@@ -50,6 +52,17 @@ def as_far_as_known(finding: Finding, case: Case) -> Finding:
     severity = "warning" if finding.severity == "error" else finding.severity
     message = f"{finding.message} (where {condition})"
     return finding._replace(severity=severity, message=message, where=condition)
+
+
+def if_it_starts(finding: Finding, others: Iterable[Finding]) -> Finding:
+    """The finding, of a run with `others`. A run that another error keeps from starting does not get as far as its
+    memory; with the same values it would not fit, which is worth a warning: the mend may change them."""
+    stops = sorted({one.rule for one in others if keeps_from_starting(one)})
+    if not stops or finding.severity != "error" or keeps_from_starting(finding):
+        return finding
+    condition = f"{' and '.join(stops[:2])} did not keep it from starting"
+    message = f"{finding.message} (with these values, if {condition})"
+    return finding._replace(severity="warning", message=message, where=condition)
 
 
 def _condition(finding: Finding, case: Case) -> str:
@@ -91,6 +104,12 @@ def _is_read_by_a_program(finding: Finding, case: Case) -> str:
     return missing(finding.key, case.document, case.context) if missing is not None and is_in_file else ""
 
 
+def _is_not_completed(finding: Finding, case: Case) -> str:
+    asked = getattr(case.format_, "left_open", None)
+    key = asked(case.document) if asked is not None else ""
+    return f"the program that fills in `{key}` leaves these values as they are" if key else ""
+
+
 def _is_no_changed_copy(finding: Finding, case: Case) -> str:
     copied = getattr(case.format_, "copy_of", None)
     if copied is None or finding.location.path != case.document.path:  # the engine's file is not the framework's
@@ -104,6 +123,7 @@ _MAY_BE_MISSING = (
     _Evidence(OF_WHAT_TRAINS, _trains_what_is_said, of_warnings=True),
     _Evidence(OF_CHANGEABLE_VALUES, _hands_arguments_on),
     _Evidence(OF_WHAT_TRAINS, _trains_what_keys_say),
+    _Evidence(OF_WHAT_TRAINS, _is_not_completed),
     _Evidence(OF_CHECKS, _is_no_changed_copy),
     _Evidence(_ALL, _is_read_by_a_program),
 )

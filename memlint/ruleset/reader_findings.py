@@ -22,7 +22,7 @@ from memlint.rule_groups import (
     OF_UNKNOWN_WORDS,
     OF_WHAT_TRAINS,
 )
-from memlint.ruleset.evidence import Case, as_far_as_known
+from memlint.ruleset.evidence import Case, as_far_as_known, if_it_starts
 from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.found import Found
 from memlint.source.document import Document
@@ -41,7 +41,15 @@ def adapt_to_reader(
         kept = [item for item in kept if not _rests_on_a_default(item, parsed)]
         kept = [*_valid_for_any_reader(format_, document, kept), *map(Found, notes)]
     case = Case(format_, document, context, has_own_reader=note is not None)
-    return [item._replace(finding=as_far_as_known(item.finding, case)) for item in kept], note is not None
+    known = [item._replace(finding=as_far_as_known(item.finding, case)) for item in kept]
+    return [
+        item._replace(finding=if_it_starts(item.finding, _of_run(item.run, known))) for item in known
+    ], note is not None
+
+
+def _of_run(run: int, found: Iterable[Found]) -> Iterator[Finding]:
+    """The findings of the run with this index, and those of the whole document."""
+    return (one.finding for one in found if one.run in (run, -1))
 
 
 def _for_command(item: Found, document: Document) -> Found:

@@ -44,6 +44,12 @@ def test_the_first_file_that_is_there_wins() -> None:
     assert resolve("ds.json", CONFIG, ROOT, ROOT, files(present)) == "/srv/repo/ds.json"
 
 
+def test_a_missing_file_is_named_from_the_working_directory() -> None:
+    found = resolve("/srv/repo/configs/fsdp.yaml", CONFIG, ROOT, ROOT, files(set()))
+    assert isinstance(found, MissingFile)
+    assert found.message == "no file `configs/fsdp.yaml`"
+
+
 @given(st.text("ab./~-\\", max_size=30), st.sampled_from([ROOT, "/", "/srv/other", "/srv/repository"]))
 def test_no_candidate_is_outside_of_the_root(reference: str, cwd: str) -> None:
     for place in candidates(reference, CONFIG, cwd, ROOT):

@@ -6,7 +6,7 @@ from typing import Any
 
 from memlint.findings import Finding, Location
 from memlint.memory.values import Estimate, UnknownField
-from memlint.report.model import PART, FileReport, HardwareFacts, ModelFacts, Report, RunReport
+from memlint.report.model import PART, FileReport, HardwareFacts, ModelFacts, Report, RunReport, verdict_of
 from memlint.report.totals import MOST_NOT_ESTIMATED, totals
 
 UNKNOWN = Estimate((), "", *[None] * 6, "unknown", unknown=(UnknownField("model", "not in the catalog"),))
@@ -50,3 +50,12 @@ def test_findings_count_by_severity() -> None:
     found = (Finding("CFG001", "config/unknown-key", "error", "x", place),) * 2
 
     assert totals(Report([FileReport("a.yaml", "", found)])).by_severity == {"error": 2, "warning": 0, "info": 0}
+
+
+def test_a_run_that_will_not_start_is_not_out_of_memory_either() -> None:
+    over = run("a.yaml", stopped_by=("CFG001",))
+    over = over._replace(estimate=over.estimate._replace(verdict="out_of_memory"))
+    count = totals(report(over))
+
+    assert (count.stopped, sum(count.verdicts.values())) == (1, 0)
+    assert verdict_of(over) == "will not start (CFG001)"

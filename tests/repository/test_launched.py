@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -379,3 +380,42 @@ def test_a_command_for_another_model_launches_another_run() -> None:
         for document in workspace.documents("train.py")
     }
     assert {model: launch is not None for model, launch in launched.items()} == {"org/large": False, "org/small": True}
+
+
+PROGRAM = """\
+from transformers import AutoModelForCausalLM
+from trl import ModelConfig, ScriptArguments, SFTConfig, SFTTrainer, TrlParser
+
+if __name__ == "__main__":
+    parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))
+    script, args, model = parser.parse_args_and_config()
+    trainer = SFTTrainer(model=model.model_name_or_path, args=args, train_dataset=None)
+    trainer.train()
+"""
+COMMAND = (
+    "    accelerate launch --config_file acc/zero3.yaml train.py --model_name_or_path Qwen/Qwen2.5-7B \\\n"
+    "        --output_dir out --bf16 --max_length {} --per_device_train_batch_size 1\n"
+)
+
+
+def test_a_programs_run_is_launched_by_the_command_that_gives_its_options(tmp_path: Path) -> None:
+    pages = {"README.md": f"# Short\n\n{COMMAND.format(1024)}", "docs/long.md": f"# Long\n\n{COMMAND.format(8192)}"}
+    write(tmp_path, {"train.py": PROGRAM, "acc/zero3.yaml": LAUNCH, **pages})
+    told = memlint(tmp_path, "estimate", "train.py").out
+    said = re.findall(r"1 x (\d+) tokens, ZeRO-3|launched as in (.+)", told)
+    assert said == [("1024", ""), ("", "README.md:3"), ("8192", ""), ("", "docs/long.md:3")]
+
+
+@pytest.mark.parametrize(("sets", "is_told"), [("", True), ('args.lr_scheduler_kwargs["min_lr"] = 1e-6', False)])
+def test_a_part_of_an_argument_that_the_program_sets_is_not_missing(sets: str, is_told: bool, tmp_path: Path) -> None:
+    program = (
+        "import transformers\nparser = transformers.HfArgumentParser((transformers.TrainingArguments,))\n"
+        f"(args,) = parser.parse_args_into_dataclasses()\n{sets}\n"
+        "model = transformers.AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B')\n"
+        "transformers.Trainer(model=model, args=args, train_dataset=[]).train()\n"
+    )
+    command = (
+        "python train.py --output_dir out --lr_scheduler_type cosine_with_min_lr --learning_rate 1e-5 --bf16 True\n"
+    )
+    write(tmp_path, {"train.py": program, "run.sh": command})
+    assert ("TRN006" in memlint(tmp_path, "check", "run.sh").out) is is_told

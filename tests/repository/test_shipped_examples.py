@@ -13,7 +13,14 @@ import pytest
 
 import memlint.repository.shipped_examples as shipped_examples
 from memlint.cli import main
-from memlint.repository.shipped_examples import DATA, FOLDERS, framework_of, mark
+from memlint.repository.shipped_examples import (
+    DATA,
+    FILES_OF_CHECKS,
+    FOLDERS,
+    framework_of,
+    has_checks_of,
+    mark,
+)
 from tests.lint.test_selection import CONFIG
 from tools.shipped_examples import EXAMPLES
 from tools.shipped_examples import main as write_marks
@@ -130,3 +137,25 @@ def test_the_data_have_marks_of_every_framework_and_nothing_else() -> None:
 def test_a_mark_is_of_the_place_and_the_contents() -> None:
     assert mark("examples/a.yaml", "0" * 40) != mark("examples/b.yaml", "0" * 40) != mark("examples/b.yaml", "1" * 40)
     assert {folder.split("/")[0] for _, folders in EXAMPLES.values() for folder in folders} == FOLDERS
+
+
+def test_the_files_that_check_arguments_are_told_from_changed_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, place = tmp_path / "history", FILES_OF_CHECKS["verl"][0]
+    (history / place).parent.mkdir(parents=True)
+    _git(tmp_path, "init", "-q", "history")
+    for text in ("a = 1\n", "a = 2\n"):
+        (history / place).write_text(text)
+        _git(history, "add", ".")
+        _git(history, "commit", "-q", "-m", "a version")
+    monkeypatch.setattr(shipped_examples, "DATA", str(tmp_path / "marks.json"))
+    monkeypatch.setattr("tools.shipped_examples.DATA", str(tmp_path / "marks.json"))
+    monkeypatch.setattr("tools.generated.ROOT", tmp_path)
+    shipped_examples._frameworks.cache_clear()
+    assert write_marks([f"verl-project/verl={history / '.git'}"]) == 0
+    copies = [(f"/r/a/{place}", b"a = 1\n"), (f"/r/b/{place}", b"a = 2\r\n"), ("/r/train.py", b"x")]
+    assert has_checks_of("verl", copies)
+    assert not has_checks_of("verl", [*copies, (f"/r/c/{place}", b"a = 3\n")])
+    assert not has_checks_of("verl", copies[2:])
+    shipped_examples._frameworks.cache_clear()

@@ -73,6 +73,15 @@ def test_the_files_that_a_command_names() -> None:
     assert set(found.files.values()) == {"conf/a.yaml", "conf/b.json"}
 
 
+@pytest.mark.parametrize(
+    ("words", "is_open"),
+    [("--bs 8", False), ("--bs 8 ...", True), ("--bs 8 --out /data/...", False)],
+)
+def test_a_page_may_leave_options_out(words: str, is_open: bool) -> None:
+    (found,) = starts(f"    python train.py {words}\n")
+    assert found.line.is_open is is_open
+
+
 def test_a_shell_script_is_followed() -> None:
     (found,) = starts('BS=4\npython train.py --bs $BS "$@"\n', "run.sh")
     assert options(found) == {"bs": ["4"]}

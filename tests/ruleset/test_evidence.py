@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+import memlint.repository.shipped_examples as shipped_examples
 from memlint.findings import Finding, Location
 from memlint.formats import trainer, verl
 from memlint.hardware import find
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import analyse
-from memlint.ruleset.evidence import Case, as_far_as_known
+from memlint.ruleset.evidence import Case, as_far_as_known, if_it_starts
 from memlint.ruleset.shipped import shipped
 from memlint.source import load
 
@@ -52,6 +53,17 @@ def only(found: list[Finding], rule: str) -> Finding:
 def test_what_a_release_refuses_is_an_error_without_a_copy_of_the_framework() -> None:
     found = only(findings("run.sh", {"run.sh": VERL}), "CFG008")
     assert (found.severity, found.where) == ("error", "")
+
+
+@pytest.mark.parametrize(
+    ("changed", "severity"), [("", "error"), ("# of our own\n", "warning")], ids=["unchanged", "changed"]
+)
+def test_of_an_unchanged_copy_it_is_an_error(changed: str, severity: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, data = "verl/trainer/ppo/ray_trainer.py", COPY_OF_VERL.encode()
+    known = {shipped_examples.mark(place, shipped_examples._blob(data)): "verl"}
+    monkeypatch.setattr(shipped_examples, "_frameworks", lambda: known)
+    files = {"run.sh": VERL, place: COPY_OF_VERL + changed}
+    assert only(findings("run.sh", files), "CFG008").severity == severity
 
 
 def test_of_a_copy_it_is_a_warning_that_says_so() -> None:
@@ -160,3 +172,47 @@ def test_a_release_that_a_key_of_older_ones_bounds_is_not_known() -> None:
     older = config + "evaluation_strategy: steps\n"
     found = only(findings("a.yaml", {"a.yaml": older, "z3.json": stage}), "PAR005")
     assert (found.severity, found.where) == ("warning", "transformers is 4.45 or newer")
+
+
+@pytest.mark.parametrize(
+    ("stop", "severity"),
+    [
+        (finding("CFG001"), "warning"),
+        (finding("CFG001", "warning"), "error"),
+        (finding("MEM006")._replace(name="memory/weights-and-states-over-the-card"), "error"),
+        (finding("TRN011")._replace(name="trainer/metric-that-nobody-computes"), "error"),
+    ],
+    ids=["an error", "a warning", "another about memory", "one after the first evaluation"],
+)
+def test_a_run_that_another_error_keeps_from_starting_does_not_get_as_far_as_its_memory(
+    stop: Finding, severity: str
+) -> None:
+    over = finding("MEM001")._replace(name="memory/over-the-card")
+    said = if_it_starts(over, [stop, over])
+    assert (said.severity, bool(said.where)) == (severity, severity == "warning")
+    assert if_it_starts(stop, [stop, over]) == stop
+
+
+def test_the_warning_names_what_keeps_the_run_from_starting() -> None:
+    config = LLAMAFACTORY.format("quantization_bit: 4").replace("lora", "full").replace("1.5B", "72B")
+    found = findings("sft.yaml", {"sft.yaml": config}, gpu=find("RTX4090"), gpus=1)
+    stops = sorted({one.rule for one in found if one.severity == "error"})
+    assert stops
+    memory = [one for one in found if one.name.startswith("memory/") and one.severity == "warning"]
+    assert [one.message.endswith(f"(with these values, if {stops[0]} did not keep it from starting)") for one in memory]
+    assert all(stops[0] in one.where for one in memory if "out of memory" in one.message)
+
+
+@pytest.mark.parametrize(
+    ("data", "severity"),
+    [("datasets:\n", "warning"), ("datasets: [{path: a/b, type: alpaca}]\n", "error"), ("", "error")],
+    ids=["bare", "named", "none"],
+)
+def test_a_file_that_a_program_completes_may_train_something_else(data: str, severity: str) -> None:
+    config = (
+        "base_model: NousResearch/Meta-Llama-3-8B\nsequence_len: 4096\nmicro_batch_size: 8\noptimizer: adamw_torch\n"
+        f"learning_rate: 0.0002\nbf16: true\nnum_epochs: 1\noutput_dir: out\npad_to_sequence_len: true\n{data}"
+    )
+    found = only(findings("base.yml", {"base.yml": config}, gpu=find("RTX4090"), gpus=1), "MEM001")
+    assert found.severity == severity
+    assert ("fills in `datasets`" in found.where) is (severity == "warning")

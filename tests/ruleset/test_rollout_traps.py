@@ -217,3 +217,14 @@ def test_memory_of_the_critics_update_points_to_the_critics_batch(
     found = {one["rule"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
     assert "value update phase" in found[rule]["message"]
     assert found[rule]["location"]["pointer"] == "/critic/ppo_micro_batch_size_per_gpu"
+
+
+@pytest.mark.parametrize(("sleeps", "is_named"), [(False, True), (True, False)], ids=["awake", "asleep"])
+def test_an_engine_beside_the_trained_model_is_among_the_parts_of_its_peak(
+    sleeps: bool, is_named: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = trl(vllm_enable_sleep_mode=sleeps, per_device_train_batch_size=8, max_completion_length=8192)
+    (tmp_path / "a.json").write_text(json.dumps(config))
+    cli.main(["check", str(tmp_path / "a.json"), "--format", "json", "--isolated", "--gpu", "RTX4090", "--gpus", "4"])
+    said = [one["message"] for one in json.loads(capsys.readouterr().out)["findings"] if one["rule"] == "MEM001"]
+    assert ["inference engine 7.1 GiB" in one for one in said] == [is_named]

@@ -54,15 +54,17 @@ def _is_plain(issue: Issue) -> bool:
 
 
 def _together(issues: list[Issue]) -> list[Issue]:
-    """The issues with one for several unknown keys of `deepspeed_config`: they are DeepSpeed's own, copied together."""
+    """The issues with one for all unknown keys of `deepspeed_config`: several are DeepSpeed's own, copied together."""
     plain = [one for one in issues if one.pointer[:1] == ("deepspeed_config",) and _is_plain(one)]
-    if len(plain) < 2:
+    if not plain:
         return issues
     names = [f"`{one.pointer[-1]}`" for one in plain]
-    message = (
-        f"unknown keys {', '.join(names[:-1])} and {names[-1]}: accelerate drops them; DeepSpeed's own keys stand in a "
-        "file that `deepspeed_config_file` names"
-    )
+    message = f"{plain[0].message}: accelerate drops it"
+    if len(plain) > 1:
+        message = (
+            f"unknown keys {', '.join(names[:-1])} and {names[-1]}: accelerate drops them; DeepSpeed's own keys stand "
+            "in a file that `deepspeed_config_file` names"
+        )
     merged = plain[0]._replace(message=message)
     return [merged if one is plain[0] else one for one in issues if one is plain[0] or one not in plain]
 

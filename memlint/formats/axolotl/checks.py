@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from memlint.formats.axolotl.issues import SCHEMAS_OF_COPIES, has_copy
+from memlint.formats.axolotl.issues import checks_of_copies, has_copy
 from memlint.formats.axolotl.releases import NAME, Version, axolotl_versions
 from memlint.formats.base import Context
 from memlint.formats.fields import root
@@ -131,5 +131,5 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
         return False
     functions, since = CHECKS[rule]
     if has_copy(context):
-        return not context.repository.own_functions(SCHEMAS_OF_COPIES).intersection(functions)
+        return checks_of_copies(context).isdisjoint(functions)
     return axolotl_versions(root(document), context.versions)[0][NAME] < since

@@ -31,7 +31,18 @@ from memlint.formats.without_training import apply_without_training
 from memlint.run import Entailed, Run
 from memlint.source.document import Document, Path
 
-__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "rule_applies", "skips_rule", "unjudged"]
+__all__ = [
+    "DIALECT",
+    "NAME",
+    "SCHEMA",
+    "edits",
+    "left_open",
+    "parse",
+    "recognise",
+    "rule_applies",
+    "skips_rule",
+    "unjudged",
+]
 
 DIALECT = "yaml11"
 
@@ -72,6 +83,13 @@ def unjudged(document: Document, context: Context) -> Issue | None:
         message = "Axolotl's files are YAML, so another program reads this one: its keys are not judged"
         return Issue("own-reader", message, document.path, severity="info")
     return own_reader_note(document, context, NAME, SCHEMA, has_copy)
+
+
+def left_open(document: Document) -> str:
+    """The bare `datasets:` of a file that a program completes: Axolotl itself refuses it (AXO083)."""
+    value = document.value
+    is_bare = isinstance(value, dict) and value.get("datasets", ()) is None and not value.get("pretraining_dataset")
+    return "datasets" if is_bare else ""
 
 
 def _apply_inference(fields: Fields) -> None:

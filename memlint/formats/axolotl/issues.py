@@ -46,12 +46,24 @@ def _with_severity_here(issue: Issue, config: AxolotlConfig) -> Issue | None:
     return issue._replace(severity="warning") if issue.severity == "error" else issue
 
 
-SCHEMAS_OF_COPIES = "axolotl/utils/schemas"  # where Axolotl and its forks declare their keys
+# Where Axolotl and its forks declare their keys: since 0.6, and before (0.4.1 utils/config/models/input/v0_4_1).
+_SCHEMAS_OF_COPIES = ("axolotl/utils/schemas", "axolotl/utils/config")
 
 
 def has_copy(context: Context) -> bool:
     """Whether a copy of Axolotl is in the repository."""
-    return bool(context.repository.field_annotations("sequence_len", SCHEMAS_OF_COPIES))
+    return bool(_declared_in_copies("sequence_len", context))
+
+
+def checks_of_copies(context: Context) -> frozenset[str]:
+    """The functions with which the repository's copies of Axolotl declare and check their keys."""
+    return frozenset[str]().union(*map(context.repository.own_functions, _SCHEMAS_OF_COPIES))
+
+
+def _declared_in_copies(key: str, context: Context) -> str:
+    """The annotations of `key` in the repository's copies of Axolotl."""
+    found = (context.repository.field_annotations(key, folder) for folder in _SCHEMAS_OF_COPIES)
+    return "\n".join(filter(None, found))
 
 
 def _is_of_a_copy(issue: Issue, config: AxolotlConfig) -> bool:
@@ -59,7 +71,7 @@ def _is_of_a_copy(issue: Issue, config: AxolotlConfig) -> bool:
     key = issue.pointer[0] if len(issue.pointer) == 1 else ""
     if not isinstance(key, str) or not key:
         return False
-    theirs = config.context.repository.field_annotations(key, SCHEMAS_OF_COPIES)
+    theirs = _declared_in_copies(key, config.context)
     if not theirs or issue.code in KEY_NAME_CODES:
         return bool(theirs)
     value = config.section.value.get(key)

@@ -33,11 +33,11 @@ def check_batch(fields: Fields, view: DeepSpeedConfig) -> None:
     """Sizes that do not multiply in a lone file, or in that of a training loop of a program's own. With training
     arguments, differences from them are refused; a command may show none.
     """
-    start = view.arguments.section.document.start if view.arguments is not None else None
-    if view.arguments is None or (start is not None and start.program.framework == "torch"):
+    if view.arguments is None or not view.is_compared:
         _inconsistent(fields, view)
         return
     command = view.arguments.section
+    start = command.document.start
     shows_none = command.value.keys().isdisjoint(view.arguments.defaults)
     if start is not None and (shows_none or "ppo_epochs" in command.value):
         return  # `ppo_epochs`: the PPOTrainer of TRL until 0.11 is no Trainer of transformers

@@ -30,6 +30,13 @@ class DeepSpeedConfig(SectionKeys):
         self.arguments = arguments
         self.architecture = architecture
 
+    @property
+    def is_compared(self) -> bool:
+        """Whether transformers compares the file with training arguments: a loop of a program's own hands it to
+        DeepSpeed as it stands."""
+        start = self.arguments.section.document.start if self.arguments is not None else None
+        return self.arguments is not None and (start is None or start.program.framework != "torch")
+
     def is_auto(self, name: str) -> bool:
         return bool(self.raw(name) == AUTO)
 

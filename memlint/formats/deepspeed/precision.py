@@ -140,7 +140,7 @@ def _contradictions(fields: Fields, view: DeepSpeedConfig) -> None:
     if all(view.flag(f"{key}.enabled") for key, _ in _HALVES):
         message = "`fp16` and `bf16` cannot both be enabled (runtime/config.py asserts it)"
         fields.issues.append(view.section.issue("conflict", message, "fp16", "enabled"))
-    args = view.arguments
+    args = view.arguments if view.is_compared else None
     for key, _ in _HALVES:
         enabled = f"{key}.enabled"
         enabled_here = as_bool(view.raw(enabled)) if view.written(enabled) == enabled else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -25,6 +26,8 @@ _MOST_WORDS = 10  # of one list of allowed values
 _BOOLEANS = {"true": True, "false": False}
 _CODES = {"type": "wrong-type", "anyOf": "wrong-type", "required": "missing-key"}
 _KINDS = ((str, "the string "), (list, "the list "), (dict, "the mapping "))
+# `[save_path]`, `[your_model]`, no list of one module or data set.
+_NAME_TO_FILL_IN = r"(?i)(?:[a-z]+[_ -])*(?:path|dir|directory|folder)(?:[_ -][a-z]+)*|your(?:[_ -][a-z]+)+"
 _BOUNDS = {
     "minimum": "at least",
     "maximum": "at most",
@@ -107,12 +110,26 @@ def message_of(error: Any, expected: str, path: str, pointer: Path, owner: Schem
         return Issue(code, f"{name} has to have {expected} {number} {noun}{'s' * (number != 1)}, {got}", path, pointer)
     if code == "wrong-type" and expected.startswith("one of ") and _is_number(error.instance):
         code = "bad-value"  # `stage: 7` has the right type
+    if code == "wrong-type" and _NOUNS["string"] in expected and (word := word_to_fill_in(error.instance)):
+        message = f"{name} holds `{word}`, which something else fills in: its value is not known here"
+        return Issue("interpolation", message, path, pointer, "info")
     meant = alias or _nearest_option(error, kind, removed_values(owner))
     if meant:
         message = f"{name}: {got.removeprefix('got ')}: did you mean `{meant}`? It takes {expected}"
         return Issue(code, message, path, pointer, suggestion=meant)
     edit = _unquoting_edit(error.instance, expected, path, pointer) if code == "wrong-type" else None
     return Issue(code, f"{name} wants {_with_least(expected, error.instance, owner)}, {got}", path, pointer, edit=edit)
+
+
+def word_to_fill_in(value: Any) -> str:
+    """A word in brackets or braces that stands for a name or path to be filled in, which YAML reads as a list or a
+    mapping: `output_dir: [save_path]`, `split: {bias}`; "" for any other value."""
+    if isinstance(value, dict) and len(value) == 1:
+        ((word, content),) = value.items()
+        return f"{{{word}}}" if content is None and isinstance(word, str) and word.isidentifier() else ""
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
+        return f"[{value[0]}]" if re.fullmatch(_NAME_TO_FILL_IN, value[0]) else ""
+    return ""
 
 
 def _with_least(expected: str, value: Any, owner: Schema) -> str:

@@ -135,6 +135,9 @@ def _fsdp_of_the_program(fields: Fields, config: TrainerConfig, launcher: Sectio
     else:
         options = _fsdp_options(config, _fsdp_section(fields, config))
     fsdp.apply_fsdp(fields, options, origin)
+    if fields.get("parallelism.fsdp.wrap") == "none" and config.context.repository.wraps_models():
+        reason = "the repository's code wraps models in FSDP itself, which takes a policy"
+        fields.infer("parallelism.fsdp.wrap", "transformer", reason)
     return _without_none(launcher)
 
 

@@ -32,11 +32,14 @@ def read_world(fields: Fields, config: VerlConfig) -> None:
 
 def strategy(config: VerlConfig) -> str:
     """fsdp, fsdp2, or an engine that is not modelled. A config file of another engine says so by its name, as does a
-    choice of Hydra's group `model_engine` (trainer/config/model_engine)."""
-    names = (config.own.value.get(key) for key in ("config_name", "cn", "model_engine"))
+    choice of Hydra's groups `model_engine` (trainer/config/model_engine), and of SFT `engine` and `optim`."""
+    groups = ("config_name", "cn", "model_engine", *(("engine", "optim") if config.is_sft else ()))
+    names = (config.own.value.get(key) for key in groups)
     text = " ".join(name for name in names if isinstance(name, str))
     named = next((one for one in _OTHER_ENGINES if one in text), "")
     given = next((one for one in _OTHER_ENGINES if config.has("actor_rollout_ref", "actor", one)), "")
+    if config.is_sft and config.has("engine", "tensor_model_parallel_size"):
+        given = "megatron"
     key = "model.strategy" if config.is_sft else f"{ACTOR}.strategy"
     word = config.word(key)
     own = word if config.written(key) else ""

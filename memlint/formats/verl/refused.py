@@ -39,7 +39,7 @@ def refused_sizes(config: VerlConfig) -> Iterator[Issue]:
         if strategy(config) in ("fsdp", "fsdp2"):
             yield from _padding(config)
             yield from () if config.flag(f"{ACTOR}.use_dynamic_bsz") else _batches(config)
-    elif entry in _SFT and not config.flag("data.use_dynamic_bsz"):
+    elif entry in _SFT and not config.flag("data.use_dynamic_bsz") and strategy(config) in ("fsdp", "fsdp2"):
         yield from _sft(config)
 
 
@@ -195,7 +195,7 @@ def _sft(config: VerlConfig) -> Iterator[Issue]:
         yield _issue(config, _PROMPTS, message)
     elif micro and prompts // ranks % micro:
         message = (
-            f"a batch has {prompts // ranks} samples on each of {ranks} ranks, no multiple of "
+            f"each of {ranks} ranks has {prompts // ranks} of a batch's samples, no multiple of "
             f"`micro_batch_size_per_gpu: {micro}`: {_REFUSES}"
         )
         yield _issue(config, "data.micro_batch_size_per_gpu", message)

@@ -311,6 +311,11 @@ def _engine_ranks(run: Run) -> int:
     return max(1, required_count(run.rollout.tensor_parallel_size, name, "say how many GPUs the engine shares"))
 
 
+def awake_engine(run: Run) -> Mapping[str, int]:
+    """What an engine that stays awake holds of the card while the model trains, as a component of each phase."""
+    return {ENGINE: device.generator_bytes(run)}
+
+
 def engine_start(run: Run) -> int:
     """Bytes of its share that an engine needs at least to start: its weights, and the keys and values of one sequence,
     in 8 bits. Without either it stops (vllm 0.33.0 v1/core/kv_cache_planning.py:50). Raises `MissingValue` where

@@ -52,6 +52,7 @@ def with_launch_command(document: Document, format_name: str, context: Context) 
     launches = context.repository.launch_commands(document.path)
     if document.start is not None:  # a program's run of this config: others may train with it otherwise
         launches = tuple(one for one in launches if not _starts_another(one, document.start, value))
+        launches = _of_its_command(launches, document.start)
     launch, numbers = _agreed(launches, gpus_known, partial(_gpus_in_file, document, context))
     if launch is None:
         return LaunchContext(context)
@@ -62,6 +63,13 @@ def with_launch_command(document: Document, format_name: str, context: Context) 
     if not (gpus_known or numbers) and launch.gpus:
         context = _with_gpu_count(context, launch)
     return LaunchContext(context, launch, numbers)
+
+
+def _of_its_command(launches: tuple[Launch, ...], start: Start) -> tuple[Launch, ...]:
+    """The command among `launches` that gives a program's run its options; all of them where none does. Another command
+    has other options, so that its launcher and its GPUs would be a run that nobody starts."""
+    at = start.values.commanded_at
+    return tuple(one for one in launches if f"{one.path}:{one.line}" == at) if at else launches
 
 
 def _starts_another(launch: Launch, start: Start, value: Mapping[str, Any]) -> bool:

@@ -15,6 +15,7 @@ from memlint._record import NamedTuple
 from memlint.repository.files.walk import files_below
 from memlint.repository.once import Once
 from memlint.repository.reader.script import Script
+from memlint.repository.shipped_examples import has_checks_of
 
 MOST_BYTES = 256 * 1024
 MOST_BYTES_IN_ALL = 32 * 1024 * 1024  # half a second; LLaMA-Factory's Python has 2 MB, a collection of papers 25 MB
@@ -23,6 +24,7 @@ MOST_BYTES_OF_SCRIPTS = 4 * 1024 * 1024
 _OWN_ENGINE = b"deepspeed.initialize("
 # An agent loop of verl's kind that writes until the engine's context is full (verl's own end at `response_length`).
 _AGENT_LOOP = re.compile(rb"^class \w+\(\w*AgentLoop\w*", re.MULTILINE)
+_WRAPS = re.compile(rb"(?<!def )\b(?:FSDP|FullyShardedDataParallel|fully_shard)\(")  # torch's, imported by either name
 _HUGGING_FACE = re.compile(rb"\bTrainingArguments\b|\bAccelerator\(|^[ \t]*(?:from|import) trl\b", re.MULTILINE)
 _MOST_LINES = 12  # of one annotation
 _FILLED = re.compile(rb"if self\.([A-Za-z_][A-Za-z0-9_]*) is None")
@@ -66,6 +68,7 @@ class Python:
         self._texts = Once(lambda: list(_texts(paths, read)))
         self._name = name
         self.functions = lru_cache(_MOST_FOLDERS)(self._functions)
+        self.has_checks_of = lru_cache(_MOST_FOLDERS)(self._has_checks_of)
 
     @cached_property
     def fields(self) -> Mapping[str, list[Declared]]:
@@ -128,6 +131,10 @@ class Python:
         texts = (text for path, text in self._texts.get() if f"/{below}/" in path)
         return frozenset(name.decode() for text in texts for name in _FUNCTION.findall(text))
 
+    def _has_checks_of(self, framework: str) -> bool:
+        """Whether the files of a copy of the framework that check its arguments are as the framework has them."""
+        return has_checks_of(framework, self._texts.get())
+
     @cached_property
     def compared(self) -> frozenset[tuple[str, str]]:
         """(argument, word) of each comparison in the code: ("adapter", "llora")."""
@@ -151,6 +158,11 @@ class Python:
     @cached_property
     def _trains_with_hugging_face(self) -> bool:
         return any(_HUGGING_FACE.search(text) for _, text in self._texts.get())
+
+    @cached_property
+    def wraps_models(self) -> bool:
+        """Whether a program wraps models in FSDP by itself."""
+        return any(_WRAPS.search(text) for _, text in self._texts.get())
 
     @cached_property
     def fills_context(self) -> bool:

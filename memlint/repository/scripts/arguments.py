@@ -11,7 +11,7 @@ from memlint.repository.scripts.document import Placed, Values, flags
 from memlint.repository.scripts.environment import environment
 from memlint.repository.scripts.followed import corrected
 from memlint.repository.scripts.launch import ScriptLaunch
-from memlint.repository.scripts.translate import completed, worked_out
+from memlint.repository.scripts.translate import completed, parts_set, worked_out
 from memlint.source import in_dialect
 from memlint.source.document import Document
 from memlint.source.python.values import source_of
@@ -33,7 +33,8 @@ def arguments(launch: ScriptLaunch) -> tuple[Values, Mapping[str, Document]]:
     if launch.run is None:
         given, files = _with_config(launch, list(given))
     else:
-        given = corrected(list(given), launch.definitions, launch.run)
+        followed = tuple(corrected(list(given), launch.definitions, launch.run))
+        given = (*followed, *parts_set(launch.definitions, followed))
     values = Values(launch.files.script, launch.invocation.at)
     for one in (*given, *(environment(launch.invocation.variables) if launch.format_name == "swift" else ())):
         values.put(one)

@@ -247,8 +247,14 @@ _OF_CALLER = re.compile(r"\$\{?[1-9]")
 _WHOLE_ARRAY = re.compile(r"\[@\]\}?$")
 
 
+_LEFT_OUT = ("...", "…")  # what a page writes in place of more options
+
+
 def _may_be_options(word: Word) -> bool:
-    """Whether a word is nothing but an expression that the shell splits into words nobody knows."""
+    """Whether a word is nothing but an expression that the shell splits into words nobody knows, or stands for options
+    that a page leaves out."""
+    if word.text in _LEFT_OUT:
+        return True
     if len(word.pieces) != 1 or not word.unknown:
         return False
     (piece,) = word.pieces

@@ -29,12 +29,14 @@ _COMPARES: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 
 
 class Assignment(NamedTuple):
-    """`args.key = value` in a program. `at`: file and line. `where_unset`: only `if args.key is None`, or false."""
+    """`args.key = value` in a program. `at`: file and line. `where_unset`: only `if args.key is None`, or false.
+    `is_part`: it sets a part of the value: `args.lr_scheduler_kwargs["min_lr"] = rate`."""
 
     value: ast.expr
     at: str
     where_unset: bool = False
     is_conditional: bool = False
+    is_part: bool = False
 
 
 def value_of(expression: ast.expr, flags: Mapping[str, Any]) -> Any:
@@ -88,8 +90,9 @@ def _called(node: ast.Call, flags: Mapping[str, Any]) -> Any:
 def assignments(tree: ast.AST, path: str) -> Iterator[tuple[str, Assignment]]:
     """Values that a module gives to attributes of its arguments: variables whose names end in `args`.
 
-    A conversion of the same attribute (`args.targets = args.targets.split(",")`) is not included, nor is a key that a
-    function takes from the Trainer because it has done itself what the key asks for.
+    Where only a part of a value is set, the value is not known. A conversion of the same attribute
+    (`args.targets = args.targets.split(",")`) is not included, nor is a key that a function takes from the Trainer
+    because it has done itself what the key asks for.
     """
     done = {id(node) for one in ast.walk(tree) if isinstance(one, _FUNCTIONS) for node in _done_by_hand(one)}
     for key, one in _below(tree, path, ()):
@@ -127,6 +130,8 @@ def _below(node: ast.AST, path: str, tests: tuple[ast.expr, ...]) -> Iterator[tu
 def _assigned(
     target: ast.expr, value: ast.expr, path: str, tests: tuple[ast.expr, ...]
 ) -> Iterator[tuple[str, Assignment]]:
+    is_part = isinstance(target, ast.Subscript)
+    target = target.value if isinstance(target, ast.Subscript) else target
     if not isinstance(target, ast.Attribute) or not isinstance(target.value, ast.Name):
         return
     if not target.value.id.lower().endswith(("args", "arguments")):
@@ -135,7 +140,8 @@ def _assigned(
     if is_itself and not any(isinstance(node, ast.BinOp) for node in ast.walk(value)):
         return
     where_unset = any(_names(node, target.attr) for test in tests for node in ast.walk(test))
-    yield target.attr, Assignment(value, f"{path}:{target.lineno}", where_unset, bool(tests))
+    where_unset = where_unset and not is_part
+    yield target.attr, Assignment(value, f"{path}:{target.lineno}", where_unset, bool(tests) or is_part, is_part)
 
 
 def _names(node: ast.AST, attribute: str) -> bool:

@@ -1,4 +1,5 @@
 """Finds flags that a shell does not pass on, because the command ends before them: their lines are separate commands.
+Then it starts another run than the one that is meant, if any, and its figures are nobody's.
 
 bash 5.2 (manual, 3.1.2.1): a backslash continues a line only if the newline follows immediately. If a blank follows, it
 is quoted instead, and the newline ends the command. A newline after a comment does so, too.
@@ -42,10 +43,14 @@ def with_lost_flags(document: Document, of: Invocation, invocations: Iterable[In
     return document
 
 
+def loses_flags(document: Document) -> bool:
+    return any(problem.code == LOST_FLAGS for problem in document.problems)
+
+
 def _why(between: re.Match[str], line: int) -> str:
     """What ends the command of a launch whose last word stands in `line`."""
     if between["blank"]:
-        return f"a blank follows the backslash of line {line}, so the command ends there"
+        return f"a blank follows the backslash of line {line}, so the command ends there, with the blank as an argument"
     if between["comment"] and between["backslash"]:
         return f"the comment below line {line} ends the command"
     return f"line {line} does not end with a backslash"

@@ -139,6 +139,14 @@ def worked_out(program: TrainingProgram, given: Iterable[Placed]) -> Iterator[Pl
             yield from _as_evaluated(key, one.value, one.at, flags, by_name)
 
 
+def parts_set(program: TrainingProgram, given: Iterable[Placed]) -> Iterator[Placed]:
+    """The arguments of which the program sets a part and no flag gives any: following it keeps whole values alone."""
+    named, known = {one.path[0] for one in given}, keys_of("trainer")
+    for key, one in program.assigned.items():
+        if one.is_part and key in known and key not in named:
+            yield not_known(key, f"{posixpath.basename(one.at)} sets a part of it")
+
+
 def _by_flag(program: TrainingProgram, by_name: Mapping[str, Placed]) -> dict[str, Any]:
     """Attribute of the parsed arguments -> its value, as far as known."""
     found: dict[str, Any] = {}

@@ -229,7 +229,8 @@ def _construct(reader: Reader, target: Class, given: Call) -> Value:
         seen.attributes[OBJECT] = made
         own = _own_arguments(target, initialise)
         if own is not None:
-            seen.attributes[HANDED_ON] = Items([Known(name) for name in given.named if name not in own])
+            rest = given.named if _hands_rest_on(initialise) else ()
+            seen.attributes[HANDED_ON] = Items([Known(name) for name in rest if name not in own])
         reader.observe(seen)
     return made
 
@@ -240,6 +241,23 @@ def _own_arguments(target: Class, initialise: Value) -> frozenset[str] | None:
         own = initialise.node.args
         return frozenset(one.arg for one in (*own.posonlyargs, *own.args, *own.kwonlyargs))
     return frozenset(field_types(target)) if target.is_dataclass else None
+
+
+def _hands_rest_on(initialise: Value) -> bool:
+    """Whether a class's own `__init__` gives a call the arguments for which it has no name: not all do that take
+    `**kwargs`. True of a class without one."""
+    if not isinstance(initialise, PythonFunction):
+        return True
+    rest = initialise.node.args.kwarg
+    spread = (
+        keyword.value
+        for call in ast.walk(initialise.node)
+        if isinstance(call, ast.Call)
+        for keyword in call.keywords
+        if keyword.arg is None
+    )
+    names = {node.id for value in spread for node in ast.walk(value) if isinstance(node, ast.Name)}
+    return rest is not None and rest.arg in names
 
 
 # What classes define whose objects are dictionaries with their keys as attributes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
@@ -136,6 +137,18 @@ def test_what_the_plugin_s_configuration_ignores_is_said_at_accelerate_s_key() -
     (issue,) = joined({"distributed_type": "DEEPSPEED", "deepspeed_config": inner}).issues
     assert issue.pointer == ("deepspeed_config", "offload_param_device")
     assert issue.message.startswith("`offload_param_device` needs ZeRO stage 3")
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"timeout": 9}, "unknown key `timeout`: accelerate drops it"),
+        ({"timeout": 9, "overlap_comm": True}, "unknown keys `timeout` and `overlap_comm`: accelerate drops them; *"),
+    ],
+)
+def test_what_becomes_of_keys_that_accelerate_does_not_know_is_said(keys: dict[str, Any], words: str) -> None:
+    (issue,) = joined({"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 2, **keys}}).issues
+    assert fnmatchcase(issue.message, words)
 
 
 def test_the_deepspeed_file_behind_the_launch_file() -> None:

@@ -11,6 +11,8 @@ import memlint.formats.accelerate.fsdp_options as options
 from memlint.formats.accelerate.keys import OPTIONS
 from memlint.formats.fields import Fields, root
 from memlint.formats.section_keys import SectionKeys
+from memlint.formats.trainer import format as trainer
+from memlint.repository.workspace import in_memory
 from tests.formats.frameworks import document
 
 V2 = {"fsdp_version": 2}
@@ -116,3 +118,31 @@ def test_checkpointing_of_the_plugin_is_not_reentrant() -> None:
         "mode": "full",
         "reentrant": False,
     }
+
+
+@pytest.mark.parametrize(
+    ("code", "wrap"),
+    [
+        (
+            "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nmodel = FSDP(model, policy)\n",
+            "transformer",
+        ),
+        (
+            "from torch.distributed.fsdp import fully_shard\nfor layer in model.layers:\n    fully_shard(layer)\n",
+            "transformer",
+        ),
+        ("def fully_shard(x): ...\nclass Model(FSDP): ...\n", "none"),
+        ("", "none"),
+    ],
+    ids=["by FSDP", "by fully_shard", "names alone", "not at all"],
+)
+def test_a_program_that_wraps_its_model_itself_leaves_no_whole_model(code: str, wrap: str) -> None:
+    config = (
+        "model_name_or_path: Qwen/Qwen2.5-7B\noutput_dir: out\nlearning_rate: 1.0e-5\nbf16: true\nfsdp: full_shard\n"
+    )
+    files = {"a.yaml": f"{config}fsdp_config: {{version: 1}}\n", "src/wrap.py": code}
+    workspace = in_memory(files)
+    (run,) = trainer.parse(
+        workspace.documents("a.yaml")[0], workspace.context(gpus=4, versions={"transformers": (4, 57)})
+    ).runs
+    assert run.parallelism.fsdp.wrap == wrap

@@ -21,6 +21,7 @@ FSDP2 = (
     "fsdp_version: 2\nfsdp_config: {cpu_ram_efficient_loading: true}\n"
 )
 CHECK = "    def check_fsdp2_cpu_ram_efficient_loading_w_4bit(cls, data): ...\n"
+OLD = 'setup(name="axolotl", version="0.4.1")\n'
 COPY = "from pydantic import BaseModel\nclass AxolotlInputConfig(BaseModel):\n    sequence_len: int = 512\n"
 
 
@@ -41,8 +42,10 @@ def test_a_rule_that_says_refused_names_its_check(rule: dict[str, object]) -> No
         ({"src/axolotl/utils/schemas/config.py": COPY}, False),
         ({"src/axolotl/utils/schemas/config.py": COPY, "requirements.txt": "axolotl==0.19.0\n"}, False),
         ({"src/axolotl/utils/schemas/config.py": COPY + CHECK}, True),
+        ({"src/axolotl/utils/config/models/input/v0_4_1/__init__.py": COPY}, False),
+        ({"src/axolotl/utils/config/models/input/v0_4_1/__init__.py": COPY + CHECK, "setup.py": OLD}, True),
     ],
-    ids=["newest", "stated", "older", "copy", "copy and release", "copy that checks"],
+    ids=["newest", "stated", "older", "copy", "copy and release", "copy that checks", "older copy", "that checks"],
 )
 def test_what_a_release_or_a_copy_does_not_check_is_not_said_to_be_refused(
     files: dict[str, str], told: bool, tmp_path: Path

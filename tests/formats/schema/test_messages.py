@@ -55,6 +55,25 @@ def test_a_value_in_words(value: Any, words: str) -> None:
     assert value_words(value) == words
 
 
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        (["save_path"], "[save_path]"),
+        (["your model"], "[your model]"),
+        ({"bias": None}, "{bias}"),
+        (["q_proj"], ""),
+        (["save_path", "other_path"], ""),
+        ({"bias": 1}, ""),
+        ({"a bias": None}, ""),
+    ],
+)
+def test_a_word_in_brackets_for_a_path_is_to_be_filled_in(value: Any, word: str) -> None:
+    found = issue({"type": ["string", "null"]}, value)
+    assert found.code == ("interpolation" if word else "wrong-type")
+    assert (word in found.message) is bool(word) or not word
+    assert issue({"type": "integer"}, value).code == "wrong-type"
+
+
 def test_a_long_value_is_cut() -> None:
     words = value_words("x" * 1_000)
     assert words.endswith("...") and len(words) < 80

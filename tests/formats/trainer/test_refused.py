@@ -51,6 +51,28 @@ def test_a_name_that_no_release_has_is_a_type_error(given: dict[str, str], sever
     assert said(**given) == [(severity, f"{message} (Python raises TypeError)")]
 
 
+OWN_TRAINER = """\
+from transformers import Trainer, TrainingArguments
+
+class OwnTrainer(Trainer):
+    def __init__(self, model, args, train_dataset=None, {takes}):
+        super().__init__(model=model, args=args, train_dataset=train_dataset{hands_on})
+
+OwnTrainer("Qwen/Qwen2.5-0.5B", TrainingArguments("o"), train_dataset=d, max_pixels=4).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("takes", "hands_on", "count"),
+    [("**kwargs", "", 0), ("**rest", ", **rest", 1), ("max_pixels=0", "", 0), ("**kwargs", ", **{'x': 1}", 0)],
+    ids=["drops them", "hands them on", "has a name", "hands others on"],
+)
+def test_a_class_of_the_scripts_own_may_keep_what_it_is_given(takes: str, hands_on: str, count: int) -> None:
+    text = OWN_TRAINER.format(takes=takes, hands_on=hands_on)
+    found = memlint.check(text, path="train.py", fixes=False).findings
+    assert sum("takes no `max_pixels`" in one.message for one in found) == count
+
+
 def test_several_names_that_resemble_none_are_a_forks() -> None:
     found = said(adapter=", keep_lmc=1, sign_preserve=2")
     assert [severity for severity, _ in found] == ["info", "info"]

@@ -119,7 +119,7 @@ def test_releases_before_0_4_compare_no_micro_batch_of_a_gpu() -> None:
     [
         ("64", "4", ""),
         ("66", "4", "`train_batch_size: 66` cannot be divided over 8 ranks"),
-        ("64", "3", "a batch has 8 samples on each of 8 ranks, no multiple of `micro_batch_size_per_gpu: 3`"),
+        ("64", "3", "each of 8 ranks has 8 of a batch's samples, no multiple of `micro_batch_size_per_gpu: 3`"),
     ],
 )
 def test_sizes_that_the_sft_trainer_refuses(prompts: str, micro: str, message: str) -> None:
@@ -140,6 +140,22 @@ def test_sizes_that_the_sft_trainer_refuses(prompts: str, micro: str, message: s
         program,
     )
     assert [one[: len(message)] for one in found] == ([message] if message else [])
+
+
+@pytest.mark.parametrize("more", [{"optim": "megatron"}, {"engine.tensor_model_parallel_size": "2"}])
+def test_ranks_of_an_engine_that_divides_the_model_are_not_its_gpus(more: dict[str, str]) -> None:
+    program = "torchrun --nproc_per_node=8 -m verl.trainer.sft_trainer"
+    sizes = {
+        "data.train_batch_size": "8",
+        "data.micro_batch_size_per_gpu": "2",
+        "data.use_dynamic_bsz": "False",
+        "data.max_length": "512",
+        "data.train_files": "a.parquet",
+        "model.path": "Qwen/Qwen2.5-7B",
+        "trainer.total_epochs": "2",
+    }
+    assert len(said(sizes, program)) == 1
+    assert said({**sizes, "engine": "megatron", **more}, program) == []
 
 
 @pytest.mark.parametrize(("function", "refuses"), [("fit", False), ("_validate_config", True)])

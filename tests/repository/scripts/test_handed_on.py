@@ -77,6 +77,14 @@ def test_assignments_behind_the_parser() -> None:
     assert [key for key, one in found.items() if one.where_unset] == ["save_steps"]
 
 
+def test_a_part_of_a_value_leaves_the_value_unknown() -> None:
+    text = 'if args.floor is not None:\n    args.lr_scheduler_kwargs["min_lr"] = args.floor\n'
+    ((key, one),) = assignments(ast.parse(text), "train.py")
+    assert (key, one.is_conditional, one.where_unset) == ("lr_scheduler_kwargs", True, False)
+    ((_, always),) = assignments(ast.parse('args.lr_scheduler_kwargs["min_lr"] = 1e-6\n'), "train.py")
+    assert always.is_conditional
+
+
 BY_HAND = """
 def enable(model, args):
     model.gradient_checkpointing_enable()

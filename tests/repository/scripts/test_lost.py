@@ -55,6 +55,15 @@ def test_it_is_said_once_as_a_warning() -> None:
     assert [(one.rule, one.severity) for one in found if one.rule.startswith("SRC")] == [("SRC007", "warning")]
 
 
+def test_a_command_that_ends_too_early_is_no_run_with_a_figure() -> None:
+    def runs(between: str) -> int:
+        workspace = in_memory({"go.sh": f"{LAUNCH}{between}{REST}"})
+        document = workspace.documents("go.sh")[0]
+        return len(Engine(tuple(shipped())).analyse(document, workspace.context()).runs)
+
+    assert (runs(" \\\n"), runs(" \\ \n"), runs("\n")) == (1, 0, 0)
+
+
 @given(st.text(" \t\\\n#-ax", max_size=12))
 @example("\n \\--")
 def test_the_problem_lies_at_a_flag_whatever_stands_between(between: str) -> None:
