@@ -73,15 +73,18 @@ def is_placeholder(value: Any) -> bool:
     return isinstance(value, str) and len(value) < 200 and re.fullmatch(_WHOLE, value.strip()) is not None
 
 
-def is_bracketed(key: str, value: Any) -> bool:
-    """Whether a name to be filled in is read as a mapping or a list: `split: {bias}`, `output_dir: [save_path]`, and
-    `--ref_model reference model path` of a command."""
-    if isinstance(value, dict):
-        return len(value) == 1 and all(isinstance(one, str) and of is None for one, of in value.items())
+def word_to_fill_in(key: str, value: Any) -> str:
+    """The name or path to be filled in that is read as a mapping or a list: `{bias}` of `split: {bias}`, `[save_path]`
+    of `output_dir: [save_path]`, the words of a command's `--ref_model reference model path`; "" for other values."""
+    if isinstance(value, dict) and len(value) == 1:
+        ((word, content),) = value.items()
+        return f"{{{word}}}" if content is None and isinstance(word, str) and word.isidentifier() else ""
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        return False
-    words, names = " ".join(value), len(value) == 1 or value[-1:] == ["path"]
-    return names and re.search(_PATHS, key) is not None and re.fullmatch(_SEVERAL_WORDS, words) is not None
+        return ""
+    words, is_name = " ".join(value), len(value) == 1 or value[-1:] == ["path"]
+    if is_name and re.search(_PATHS, key) is not None and re.fullmatch(_SEVERAL_WORDS, words) is not None:
+        return f"[{words}]" if len(value) == 1 else words
+    return ""
 
 
 def template_placeholders(document: Document) -> tuple[Placeholder, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from memlint.formats.fields import as_number
 from memlint.formats.schema.refs import Schema, follow
 from memlint.formats.schema.suggest import nearest
 from memlint.source.document import Path
+from memlint.source.placeholders import word_to_fill_in
 
 _NOUNS = {
     "string": "a string",
@@ -26,8 +26,6 @@ _MOST_WORDS = 10  # of one list of allowed values
 _BOOLEANS = {"true": True, "false": False}
 _CODES = {"type": "wrong-type", "anyOf": "wrong-type", "required": "missing-key"}
 _KINDS = ((str, "the string "), (list, "the list "), (dict, "the mapping "))
-# `[save_path]`, `[your_model]`, no list of one module or data set.
-_NAME_TO_FILL_IN = r"(?i)(?:[a-z]+[_ -])*(?:path|dir|directory|folder)(?:[_ -][a-z]+)*|your(?:[_ -][a-z]+)+"
 _BOUNDS = {
     "minimum": "at least",
     "maximum": "at most",
@@ -110,7 +108,7 @@ def message_of(error: Any, expected: str, path: str, pointer: Path, owner: Schem
         return Issue(code, f"{name} has to have {expected} {number} {noun}{'s' * (number != 1)}, {got}", path, pointer)
     if code == "wrong-type" and expected.startswith("one of ") and _is_number(error.instance):
         code = "bad-value"  # `stage: 7` has the right type
-    if code == "wrong-type" and _NOUNS["string"] in expected and (word := word_to_fill_in(error.instance)):
+    if code == "wrong-type" and (word := _word_to_fill_in(error.instance, expected, pointer)):
         message = f"{name} holds `{word}`, which something else fills in: its value is not known here"
         return Issue("interpolation", message, path, pointer, "info")
     meant = alias or _nearest_option(error, kind, removed_values(owner))
@@ -121,15 +119,10 @@ def message_of(error: Any, expected: str, path: str, pointer: Path, owner: Schem
     return Issue(code, f"{name} wants {_with_least(expected, error.instance, owner)}, {got}", path, pointer, edit=edit)
 
 
-def word_to_fill_in(value: Any) -> str:
-    """A word in brackets or braces that stands for a name or path to be filled in, which YAML reads as a list or a
-    mapping: `output_dir: [save_path]`, `split: {bias}`; "" for any other value."""
-    if isinstance(value, dict) and len(value) == 1:
-        ((word, content),) = value.items()
-        return f"{{{word}}}" if content is None and isinstance(word, str) and word.isidentifier() else ""
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
-        return f"[{value[0]}]" if re.fullmatch(_NAME_TO_FILL_IN, value[0]) else ""
-    return ""
+def _word_to_fill_in(value: Any, expected: str, pointer: Path) -> str:
+    """The name to be filled in that `value` is, where a collection is not what is expected; "" for other values."""
+    takes_collection = "a mapping" in expected or "a list" in expected
+    return "" if takes_collection else word_to_fill_in(str(pointer[-1]) if pointer else "", value)
 
 
 def _with_least(expected: str, value: Any, owner: Schema) -> str:

@@ -19,7 +19,6 @@ from memlint.formats.schema.refs import (
     subschema,
 )
 from memlint.source.document import Path
-from memlint.source.placeholders import is_bracketed
 
 MAX_NODES = 100_000  # values beyond this are not handed to the validator
 _CHECKED_SINCE = "x-memlint-checked-since"
@@ -86,11 +85,8 @@ def errors(
 def _issues_of_error(compiled: CompiledSchema, owner: Schema, error: Any, path: str, pointer: Path) -> Iterator[Issue]:
     if error.kind.name == "additionalProperties":
         yield from _unknown_keys(compiled, owner, error, path, pointer)
-        return
-    expected = messages.describe(owner, compiled.root)
-    takes_collection = "a mapping" in expected or "a list" in expected
-    if takes_collection or not is_bracketed(str(pointer[-1]) if pointer else "", error.instance):
-        yield messages.message_of(error, expected, path, pointer, owner)
+    else:
+        yield messages.message_of(error, messages.describe(owner, compiled.root), path, pointer, owner)
 
 
 def _section(owner: Schema, root: Schema) -> Schema | None:

@@ -14,11 +14,11 @@ from memlint.formats.schema.validate import schema_issues
 ROOT = {"$defs": {"count": {"type": "integer"}}}
 
 
-def issue(schema: dict[str, Any], value: Any, aliases: dict[str, str] | None = None) -> Issue:
+def issue(schema: dict[str, Any], value: Any, aliases: dict[str, str] | None = None, key: str = "key") -> Issue:
     """The message for the first thing that is wrong with `key: value`."""
     (error,) = jsonschema_rs.Draft202012Validator(schema).iter_errors(value)
     schema = {**schema, "x-memlint-value-aliases": aliases or {}}
-    return message_of(error, describe(schema, schema), "a.yaml", ("key",), schema)
+    return message_of(error, describe(schema, schema), "a.yaml", (key,), schema)
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,9 @@ def test_a_value_in_words(value: Any, words: str) -> None:
     ],
 )
 def test_a_word_in_brackets_for_a_path_is_to_be_filled_in(value: Any, word: str) -> None:
-    found = issue({"type": ["string", "null"]}, value)
+    found = issue({"type": ["string", "null"]}, value, key="model_path")
     assert found.code == ("interpolation" if word else "wrong-type")
-    assert (word in found.message) is bool(word) or not word
-    assert issue({"type": "integer"}, value).code == "wrong-type"
+    assert word in found.message
 
 
 def test_a_long_value_is_cut() -> None:

@@ -120,10 +120,10 @@ def test_the_schema_itself_is_valid() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "code"),
     [
-        ("output_dir", ["save_path"], ""),
-        ("output_dir", ["PATH to save"], ""),
-        ("run_name", {"name": None}, ""),
-        ("output_dir", ["the", "output", "path"], ""),
+        ("output_dir", ["save_path"], "interpolation"),
+        ("output_dir", ["PATH to save"], "interpolation"),
+        ("run_name", {"name": None}, "interpolation"),
+        ("output_dir", ["the", "output", "path"], "interpolation"),
         ("output_dir", ["my", "output"], "wrong-type"),
         ("output_dir", ["out"], "wrong-type"),
         ("run_name", ["my run"], "wrong-type"),
@@ -133,4 +133,4 @@ def test_the_schema_itself_is_valid() -> None:
 def test_a_name_to_be_filled_in_is_no_wrong_type(key: str, value: Any, code: str) -> None:
     """YAML reads `output_dir: [save_path]` as a list, and `run_name: {name}` as a mapping."""
     found = schema_issues({"model_name_or_path": "gpt2", key: value}, "a.yaml", SCHEMA)
-    assert [one.code for one in found] == ([code] if code else [])
+    assert [one.code for one in found] == [code]
