@@ -244,7 +244,7 @@ def test_a_loop_is_not_run_where_a_field_is_false() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("config.one == 1 and config.list[0] == 1", True),
+        ("config.one == 1 and len(config.list) == 2", True),
         ("config.one == 1", True),
         ("config.auto > 1 and config.one == 1", False),
         ("config.auto > 1", False),
