@@ -206,6 +206,16 @@ def _package_version(form: Form) -> Evaluate:
 _STACK_FIELDS = frozenset({"transformers", "torch", "deepspeed", "peft", "trl", "accelerate"})
 
 
+def build_condition(form: Form) -> Evaluate:
+    """Evaluates whether a form is True. Of an `and`, the first part that is not ends the evaluation, as it does not
+    matter whether the whole is False or UNKNOWN."""
+    if form[0] != "and":
+        read = build(form)
+        return lambda facts: read(facts) is True
+    parts = [build(part) for part in form[1:]]
+    return lambda facts: all(part(facts) is True for part in parts)
+
+
 def _and(form: Form) -> Evaluate:
     parts = [build(part) for part in form[1:]]
     return lambda facts: values.all_of(part(facts) for part in parts)

@@ -219,6 +219,11 @@ class StagedEstimate:
         self._tensors: TensorEstimate | Estimate | None = self._whole
 
     @property
+    def is_in_stages(self) -> bool:
+        """Whether it is that of a run that names no card."""
+        return self._stages is not None
+
+    @property
     def verdict(self) -> str:
         return "unknown" if self._stages is not None else self.whole.verdict
 

@@ -231,8 +231,7 @@ class Workspace(RepositoryFacts):
     def field_annotations(self, key: str, below: str = "") -> str:
         """The annotations with which dataclasses of the repository declare `key`, in files whose path has the folders
         `below`. There may be several, as a collection of projects may have several copies of a framework."""
-        found = self._survey.get().fields.get(key, ())
-        return "\n".join(one.text for one in found if f"/{below}/" in one.path or not below)
+        return "\n".join(self._survey.get().fields(below).get(key, ()))
 
     def find_model(self, name: str, from_path: str, models: Mapping[str, Any] | None = None) -> Resolution:
         """The architecture behind a name in the file at `from_path`; local folders are looked up beside it. A folder
@@ -366,7 +365,7 @@ class Workspace(RepositoryFacts):
     def _config_readers(self) -> ConfigReaders:
         from memlint.repository.reader.config_reader import ConfigReaders  # where keys are the repository's own
 
-        return ConfigReaders(self._survey.get().scripts, self._sources.get(), self._launches.get())
+        return ConfigReaders(self._survey.get(), self._sources.get(), self._launches.get())
 
     def _program_sources(self) -> Sources:
         """The repository's Python, by names relative to its root, each file read once."""

@@ -91,8 +91,12 @@ def changed(before: RunFacts, after: RunFacts) -> frozenset[Read]:
 
 
 def _is_estimate_changed(before: RunFacts, after: RunFacts) -> bool:
+    """Whether figures may differ. Those of runs without a card are not computed to compare them: the rules that read
+    them ask again, and few get as far as a figure."""
     old, new = before.estimated, after.estimated
-    return not old.is_of_same_run(new) and (old.tensors != new.tensors or old.whole != new.whole)
+    if old.is_of_same_run(new):
+        return False
+    return (old.is_in_stages and new.is_in_stages) or old.whole != new.whole
 
 
 def _changed_parts(before: Run, after: Run) -> Iterator[Read]:

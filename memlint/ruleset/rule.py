@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.expressions.build import Form, build
+from memlint.expressions.build import Form, build, build_condition
 from memlint.expressions.facts import Evaluate, Facts
 from memlint.expressions.render import Template
 
@@ -43,8 +43,20 @@ class Compiled:
     def __call__(self, facts: Facts) -> Any:
         evaluate = self._evaluate
         if evaluate is None:
-            evaluate = self._evaluate = build(self.form)
+            evaluate = self._evaluate = self._build()
         return evaluate(facts)
+
+    def _build(self) -> Evaluate:
+        return build(self.form)
+
+
+class Condition(Compiled):
+    """A checked expression of which nothing but whether it is True is asked: True or False."""
+
+    __slots__ = ()
+
+    def _build(self) -> Evaluate:
+        return build_condition(self.form)
 
 
 class FixTemplate(NamedTuple):
@@ -61,7 +73,7 @@ class FixTemplate(NamedTuple):
     speed: float = 1.0
     quality: str = "none"
     note: str = ""
-    when: Compiled | None = None
+    when: Condition | None = None
 
 
 class Hit(NamedTuple):
@@ -91,7 +103,7 @@ class Body(NamedTuple):
     `at`: an expression that gives the place to point to; it is tried before the names in `Rule.at`. Empty if none.
     """
 
-    when: Compiled | None = None
+    when: Condition | None = None
     message: Template = ()
     variables: Mapping[str, Compiled] = {}
     at: Template = ()

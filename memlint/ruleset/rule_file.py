@@ -20,7 +20,7 @@ from memlint.expressions.yaml_place import locate, locate_key
 from memlint.formats.schema.suggest import nearest
 from memlint.formats.schema.validate import schema_issues
 from memlint.ruleset.index import needs
-from memlint.ruleset.rule import PROFILES, Body, Compiled, FixTemplate, Rule, RuleError, Texts
+from memlint.ruleset.rule import PROFILES, Body, Compiled, Condition, FixTemplate, Rule, RuleError, Texts
 from memlint.source.document import Document, Path
 
 SCHEMA = "rule.json"
@@ -67,7 +67,7 @@ def parse_rule(document: Document) -> Rule:
     if "when" not in file.fields or "message" not in file.fields:
         raise file.error((), "a rule file needs `when` and `message`")
     message = file.compiled(("message",), file.fields["message"].strip(), compile_template)
-    body = Body(Compiled(_condition_form(file)), message, variables, _expressed_place(file))
+    body = Body(Condition(_condition_form(file)), message, variables, _expressed_place(file))
     return _common(file)._replace(body=lambda: body, needs=needs(body))
 
 
@@ -239,7 +239,7 @@ def _fix(file: _File, path: Path, item: Mapping[str, Any]) -> FixTemplate:
         speed=item.get("speed", 1.0),
         quality=item.get("quality", "none"),
         note=item.get("note", ""),
-        when=Compiled(file.condition((*path, "when"), when).form) if when else None,
+        when=Condition(file.condition((*path, "when"), when).form) if when else None,
     )
 
 

@@ -36,7 +36,7 @@ def fixes_of(templates: tuple[FixTemplate, ...], context: FixContext) -> tuple[F
 
 def _fix(template: FixTemplate, context: FixContext) -> Fix | None:
     facts = context.facts
-    if template.when is not None and template.when(facts) is not True:
+    if template.when is not None and not template.when(facts):
         return None
     changes = {name: build(form)(facts) for name, form in template.changes.items()}
     keys = [(action, section, pointer, _value(form, facts)) for action, section, pointer, form in template.keys]

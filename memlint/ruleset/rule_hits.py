@@ -17,7 +17,7 @@ def hits_of(rule: Rule, facts: Facts) -> list[Hit]:
     facts.begin(body.variables)
     if rule.check is not None:
         return list(rule.check(facts))
-    if body.when is None or body.when(facts) is not True:
+    if body.when is None or not body.when(facts):
         return []
     return [Hit(render(body.message, facts), render(body.at, facts), _data(body, facts))]
 

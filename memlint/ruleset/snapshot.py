@@ -19,7 +19,7 @@ from typing import Any
 
 from memlint.expressions.render import Template
 from memlint.ruleset.index import Index, Table, tables_for
-from memlint.ruleset.rule import Body, Check, Compiled, FixTemplate, Rule, Texts
+from memlint.ruleset.rule import Body, Check, Compiled, Condition, FixTemplate, Rule, Texts
 from memlint.ruleset.rule_set import Names, RuleSet
 
 VERSION = 9
@@ -171,7 +171,7 @@ class _Parts:
         if self._body is None:
             when, message, variables, at = json.loads(self._body_line)
             compiled = {name: Compiled(form) for name, form in variables.items()}
-            self._body = Body(Compiled(when) if when else None, tuple(message), compiled, tuple(at))
+            self._body = Body(Condition(when) if when else None, tuple(message), compiled, tuple(at))
         return self._body
 
     def texts(self) -> Texts:
@@ -191,4 +191,4 @@ def _fix(record: list[Any]) -> FixTemplate:
     title, changes, keys, safe, speed, quality, note, when = record
     template: Template = tuple(title)
     listed = tuple((action, section, tuple(pointer), form) for action, section, pointer, form in keys)
-    return FixTemplate(template, changes, listed, safe, speed, quality, note, Compiled(when) if when else None)
+    return FixTemplate(template, changes, listed, safe, speed, quality, note, Condition(when) if when else None)

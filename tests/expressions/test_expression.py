@@ -9,6 +9,7 @@ import pytest
 from memlint.expressions.facts import StepLimit
 from memlint.expressions.language import ExpressionError, compile_expression
 from memlint.expressions.vocabulary import Vocabulary
+from memlint.ruleset.rule import Condition
 from memlint.run import UNKNOWN, Origin, Stack
 from tests.ruleset.names import NAMES, RUN, facts, value
 
@@ -237,6 +238,32 @@ def test_a_loop_is_not_run_where_a_field_is_false() -> None:
     before = asked.steps
 
     assert condition.evaluate(asked) is False
+    assert asked.steps == before
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("config.one == 1 and len(config.list) == 2", True),
+        ("config.one == 1", True),
+        ("config.auto > 1 and config.one == 1", False),
+        ("config.auto > 1", False),
+        ("not (config.auto > 1 and config.one == 1)", False),
+        ("not (config.auto > 1 and config.one == 2)", True),
+    ],
+)
+def test_a_condition_holds_or_not(text: str, expected: bool) -> None:
+    holds = Condition(compile_expression(text, NAMES).form)
+
+    assert holds(facts({"one": 1, "auto": "auto", "list": [1, 2]})) is expected
+
+
+def test_a_condition_ends_at_the_first_part_that_is_not_known() -> None:
+    condition = Condition(compile_expression("config.auto > 1 and all(one > 3 for one in config.list)", NAMES).form)
+    asked = facts({"auto": "auto", "list": [4] * 50})
+    before = asked.steps
+
+    assert condition(asked) is False
     assert asked.steps == before
 
 

@@ -30,6 +30,11 @@ def launched(script: str, **pages: str) -> list[str]:
         ('cd "$(dirname "$0")"\n' + LAUNCH.format("$PWD/a.yaml"), ["a.yaml"]),
         ("C=a.yaml\nC=recipes/b.yaml\n" + LAUNCH.format("$C"), ["recipes/b.yaml"]),
         ("C=$(ls *.yaml)\n" + LAUNCH.format("$C"), []),
+        ("A=recipes/\nB=b\nC=$A$B\n" + LAUNCH.format("$C.yaml"), ["recipes/b.yaml"]),
+        ("C=a.\nC+=yaml\n" + LAUNCH.format("$C"), ["a.yaml"]),
+        ("printf -v C '%s.yaml' a\n" + LAUNCH.format("$C"), ["a.yaml"]),
+        ("C=$(echo a.json | cut -d . -f 1).yaml\n" + LAUNCH.format("$C"), ["a.yaml"]),
+        ("C=b.json\n" + LAUNCH.format("recipes/${C/json/yaml}"), ["recipes/b.yaml"]),
         (LAUNCH.format("$C"), []),
     ],
 )

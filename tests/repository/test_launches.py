@@ -337,12 +337,14 @@ def test_pages_that_name_another_config_are_not_taken_apart(monkeypatch: pytest.
         "/a.md": b"torchrun x.py dpo.yaml",
         "/b.md": b"torchrun x.py sft.yaml",
         "/c.md": b"torchrun x.py {a,sft}.yaml",
+        "/d.sh": b'N=2\ntorchrun --nproc_per_node $N "$PWD/x.py" --out=${OUT}/1 dpo.yaml',
+        "/e.sh": b"C=sft\ntorchrun x.py $C.yaml",
     }
-    names = ("a.md", "b.md", "c.md", "sft.yaml")
+    names = ("a.md", "b.md", "c.md", "d.sh", "e.sh", "sft.yaml")
     repository = LaunchIndex("/", names, pages.__getitem__, no_document, no_word)
     repository.launches("sft.yaml", "")
     repository.launches("sft.yaml", "")
-    assert taken == ["b.md", "c.md"]
+    assert taken == ["b.md", "c.md", "e.sh"]
 
 
 def test_a_script_is_followed_once_for_its_launches_and_its_starts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from memlint.memory.values import StagedEstimate
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.reads import RunFacts, changed, reads
-from memlint.ruleset.rule import Body, Compiled, Hit, Rule
+from memlint.ruleset.rule import Body, Condition, Hit, Rule
 from memlint.ruleset.shipped import shipped
 from memlint.run import Run, replace
 from tests.memory import runs
@@ -70,16 +70,16 @@ def _said(analysis: Analysis) -> set[tuple[str, str, str, str]]:
     return {(one.rule, one.severity, one.key, one.message) for one in analysis.findings}
 
 
-def _rule(when: Compiled | None, message: tuple[object, ...] = ()) -> Rule:
+def _rule(when: Condition | None, message: tuple[object, ...] = ()) -> Rule:
     check = None if when is not None else lambda facts: [Hit("", "")]
     return Rule("X001", "x/x", "info", (), lambda: Body(when, message), check=check)  # type: ignore[arg-type]
 
 
 def test_reads_are_those_of_condition_and_message() -> None:
     form = ["and", ["given", ["raw", "config", "optim"]], ["==", ["field", "method.kind"], ["value", "lora"]]]
-    found = reads(_rule(Compiled(form), ("a ", ["fact", "estimate.parts"])))
+    found = reads(_rule(Condition(form), ("a ", ["fact", "estimate.parts"])))
     assert {("raw", "config", "optim"), ("run", "method"), ("estimate",)} <= found
-    assert ("all",) in reads(_rule(Compiled(form), (["fact", "parallelism.launch"],)))
+    assert ("all",) in reads(_rule(Condition(form), (["fact", "parallelism.launch"],)))
     assert ("run", "batch") not in found
     assert reads(_rule(None)) == {("all",)}
 
@@ -96,6 +96,17 @@ def test_what_changed_is_named_by_key_and_part() -> None:
     assert by_key == {("raw", "config"), ("raw", "config", "b"), ("all",)}
     by_part = changed(before, _known(replace(run, {"batch.micro_batch_size": 7}), {"a": 1, "b": {"c": 2}}))
     assert by_part == {("run", "batch"), ("estimate",), ("all",)}
+
+
+def test_figures_that_nobody_asked_for_are_not_computed_to_compare_them() -> None:
+    run = replace(runs.run(), {"method.kind": "full", "hardware.gpu": None})
+    before, after = (
+        RunFacts(one, estimate_in_stages(one), {}) for one in (run, replace(run, {"batch.micro_batch_size": 7}))
+    )
+
+    assert ("estimate",) in changed(before, after)
+    assert before.estimated.known is None
+    assert after.estimated.known is None
 
 
 @settings(deadline=None)

@@ -248,9 +248,18 @@ def in_own_words(name: str, text: str, tracked: TrackedNames) -> tuple[Launch, .
     """
     if not says_launchers(text):
         return ()
+    own_words = (comments(text), docstring(text) if name.endswith(".py") else "")
+    said = [own for own in own_words if _may_launch(own, name)]
+    if not said:
+        return ()
     from memlint.repository.launch.parse import launches_in_text  # where a launcher is named
 
     known = tracked if name in tracked.names else tracked._replace(names=tracked.names | {name})
-    said = (comments(text), docstring(text) if name.endswith(".py") else "")
-    found = (one for own in said if says_launchers(own) for one in launches_in_text(name, own, known))
+    found = (one for own in said for one in launches_in_text(name, own, known))
     return tuple(launch for launched, launch in found if launched == name)
+
+
+def _may_launch(text: str, name: str) -> bool:
+    """Whether a command in a text may launch the file `name`: it names a launcher, and the file or a part that is
+    filled in. Most comments show how another file is launched."""
+    return says_launchers(text) and (posixpath.basename(name) in text or "$" in text or "{" in text)

@@ -42,6 +42,10 @@ _LAUNCHERS = (
 )
 _BRACED = rb"\{[^{}\s]*,[^{}\s]*\}[^{}\s]*\.(?:ya?ml|json)"
 _SCRIPT_WITH_ARGUMENTS = rb"\.(?:sh|bash|slurm|sbatch)[ \t]+[\w./\"'-]"
+# A variable that is a whole word, or a whole part of a path: `$CONFIG`, `--config=$CONFIG`, `"$root/configs/$name"`.
+_WHOLE_VARIABLE = rb"""(?<=[\s=/:])["']?\$(?:\w+|\{\w+\}|[@*#?])["']?(?=[\s/;:)&|]|\Z)"""
+_ADDS_TO_VALUE = rb"`|\+=|\bprintf -v"
+_RUNS_SCRIPT = rb"\.(?:sh|bash|slurm|sbatch)\b|\b(?:source|eval|sh|bash)[ \t]|(?m:^)[ \t]*\.[/ \t]|[;&(][ \t]*\.[/ \t]"
 _OPEN_VALUE = r"[$<>{}*\[\]]"  # characters of a word that the shell, or the reader of a page, must fill in
 
 _DOCSTRING = r"""(?s)\A(?:\s|#[^\n]*\n)*[rRuU]?(\"\"\"|''')(.*?)\1"""
@@ -118,13 +122,21 @@ def names_config(data: bytes, config: str) -> bool:
 
 
 def may_launch_any(name: str, data: bytes) -> bool:
-    """Whether a file with these contents may launch configs that it does not name: it has `recipes/{a,b}.yaml`, or a
-    variable, or calls a script."""
-    return (
-        re.search(_BRACED, data) is not None
-        or ((is_script(name) or is_job(name)) and re.search(rb"\$[{\w]", data) is not None)
-        or re.search(_SCRIPT_WITH_ARGUMENTS, data) is not None
-    )
+    """Whether a file with these contents may launch configs that it does not name: it has `recipes/{a,b}.yaml`, or
+    calls a script with arguments, or has variables and names may come from more than its own words."""
+    if re.search(_BRACED, data) is not None or re.search(_SCRIPT_WITH_ARGUMENTS, data) is not None:
+        return True
+    if not (is_script(name) or is_job(name)) or re.search(rb"\$[{\w]", data) is None:
+        return False
+    return not _has_its_names(data)
+
+
+def _has_its_names(script: bytes) -> bool:
+    """Whether each file that the commands of a script may name is called as some word of it ends: its variables are
+    whole parts of paths, and nothing else gives them a value."""
+    if len(re.findall(_WHOLE_VARIABLE, script)) < script.count(b"$"):
+        return False  # `run_$i.yaml`, `${name%.json}.yaml`, `$(basename ...)`
+    return re.search(_ADDS_TO_VALUE, script) is None and re.search(_RUNS_SCRIPT, script) is None
 
 
 def command_texts(tracked: TrackedNames, read: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from memlint._record import NamedTuple
 from memlint.repository.launch.pages import HINTS, TrackedNames, is_script
 from memlint.repository.launch.parse import Command, Read, commands, folders_of
+from memlint.repository.scripts.command_line import command_line
 from memlint.repository.scripts.commands import LAUNCHER_WORDS, LaunchCommand, command, options
-from memlint.repository.scripts.followed import command_line
 from memlint.repository.scripts.world import world
 from memlint.source.lines import Lines
 from memlint.source.python.reader import CommandLine

@@ -23,6 +23,7 @@ from memlint.formats.base import ConfigReader, Launch
 from memlint.repository.launch.index import LaunchIndex
 from memlint.repository.launch.pages import OTHER_LANGUAGES, comments
 from memlint.repository.reader.program_modules import Sources, module_files, modules
+from memlint.repository.reader.python_arguments import Python
 from memlint.repository.reader.script import OtherProgram, Script
 from memlint.repository.reader.script_index import MOST_KEPT, ScriptIndex
 
@@ -50,12 +51,12 @@ _GIVES_ALL = re.compile(rb"\b(?:vars|asdict|to_dict)\(|\*\*\s*\w*(?<!kw)args\b|_
 class ConfigReaders:
     """Finds out who reads the configs of one repository, each once.
 
-    `scripts`: the repository's Python files that may read a config. `index`: its launch commands. All paths are
-    relative to the repository's root.
+    `python`: what the repository's Python files say. `index`: its launch commands. All paths are relative to the
+    repository's root.
     """
 
-    def __init__(self, scripts: Sequence[Script], sources: Sources, index: LaunchIndex) -> None:
-        self.scripts = ScriptIndex(scripts, sources)
+    def __init__(self, python: Python, sources: Sources, index: LaunchIndex) -> None:
+        self.scripts = ScriptIndex(python, sources)
         self.index = index
         self.loading = lru_cache(MOST_KEPT)(self._loading)
         self._reader = lru_cache(MOST_KEPT)(self._searched)
@@ -80,7 +81,7 @@ class ConfigReaders:
         lines = _commands(config, self.index.pages_naming(config))
         programs = (path for line in lines for path in of.programs(line))
         name = posixpath.basename(config)
-        naming = (script for script in self.scripts.scripts if name in script.mentioned_files)
+        naming = (script for script in self.scripts.with_word(name) if name in script.mentioned_files)
         return list(filter(of.loads, chain(naming, modules(programs, self.scripts.sources))))
 
 
@@ -139,9 +140,10 @@ class _Config(NamedTuple):
         return posixpath.basename(self.path).rpartition(".")[0]
 
     def _docstrings(self) -> Iterator[str]:
-        """The docstrings of scripts with the config's name in them: they show how a script is started."""
+        """The docstrings of scripts with the config's name in them: they show how a script is started. All scripts are
+        searched when the first is asked for."""
         name = posixpath.basename(self.path)
-        return (text for text in self.scripts.docstrings if name in text)
+        yield from (text for text in self.scripts.docstrings if name in text)
 
     def _naming(self) -> Iterator[Script]:
         """The scripts that name the config. A bare name that one joins to a folder from elsewhere may mean any file of

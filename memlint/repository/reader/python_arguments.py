@@ -8,10 +8,9 @@ only runs if there is something to report: a clean repository is never searched.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 
-from memlint._record import NamedTuple
 from memlint.repository.files.walk import files_below
 from memlint.repository.once import Once
 from memlint.repository.reader.script import Script
@@ -31,7 +30,7 @@ _FILLED = re.compile(rb"if self\.([A-Za-z_][A-Za-z0-9_]*) is None")
 _TAKEN = re.compile(rb"""\b(?:args|kwargs|config|params)\.pop\(\s*["']([A-Za-z_]\w*)["']""")
 _CONVERTED = rb"""\b(?:float|int)\(\s*(?:\w+\.)*\w+(?:\.|\[["']|\.get\(["'])%b\b"""
 _TEMPLATE = re.compile(rb"""register_template\(\s*name=["']([\w.-]+)["']""")
-_MOST_FOLDERS = 8  # whose functions are kept: those of copies of frameworks
+_MOST_FOLDERS = 8  # whose functions and fields are kept: those of copies of frameworks
 _FUNCTION = re.compile(rb"^[ \t]*def (\w+)\(", re.MULTILINE)
 # Errors that a copy of a framework raises (lines that are not commented out), and words that code compares with.
 _REFUSAL = re.compile(rb"""^[ \t]*raise \w+\(\s*f?["']([^"'\n]{8,160})""", re.MULTILINE)
@@ -49,13 +48,6 @@ _CALLS_WITH_OPTIONS = (b"add_argument(", b".option(", b"Option(")
 _FIELD = re.compile(r"(?:    |\t)([A-Za-z_][A-Za-z0-9_]*)[ \t]*:[ \t]*([^\s].*)")
 
 
-class Declared(NamedTuple):
-    """A field: its file (absolute, posix) and its annotation, with the rest of the line."""
-
-    path: str
-    text: str
-
-
 class Python:
     """What the Python files at `paths` say, up to a bound. Files that cannot be read or are too large are skipped.
 
@@ -69,16 +61,20 @@ class Python:
         self._name = name
         self.functions = lru_cache(_MOST_FOLDERS)(self._functions)
         self.has_checks_of = lru_cache(_MOST_FOLDERS)(self._has_checks_of)
+        self.fields = lru_cache(_MOST_FOLDERS)(self._fields)
 
-    @cached_property
-    def fields(self) -> Mapping[str, list[Declared]]:
-        """The fields of all dataclasses and of pydantic's models by name, and options of argparse and click by their
-        flags (`--epochs`, with `_` for `-`)."""
-        found: dict[str, list[Declared]] = {}
-        for path, text in self._texts.get():
+    def _fields(self, below: str = "") -> Mapping[str, list[str]]:
+        """The annotations of the fields of dataclasses and of pydantic's models by name, and of options of argparse and
+        click by their flags (`--epochs`, with `_` for `-`). `below`: of files whose path has these folders alone."""
+        found: dict[str, list[str]] = {}
+        for text in self._texts_below(below):
             for name, annotation in declared(text):
-                found.setdefault(name, []).append(Declared(path, annotation))
+                found.setdefault(name, []).append(annotation)
         return found
+
+    def _texts_below(self, folders: str) -> Iterator[bytes]:
+        """The files whose path has these folders; all for ""."""
+        return (text for path, text in self._texts.get() if f"/{folders}/" in path or not folders)
 
     @cached_property
     def scripts(self) -> tuple[Script, ...]:
@@ -90,6 +86,13 @@ class Python:
                 room -= len(script.text)
                 found.append(script)
         return tuple(found)
+
+    def scripts_with(self, word: str) -> Sequence[Script]:
+        """The scripts that may read a config and contain `word`. Where no file has it, which they are is not asked."""
+        wanted = word.encode("utf-8", "replace")
+        if not any(wanted in text for _, text in self._texts.get()):
+            return ()
+        return [script for script in self.scripts if wanted in script.text]
 
     def converting(self, key: str) -> Iterator[str]:
         """The scripts that make a number of `key`."""
@@ -123,13 +126,15 @@ class Python:
     @cached_property
     def refusals(self) -> frozenset[str]:
         """The messages of errors that the argument classes of a copy of LLaMA-Factory raise."""
-        texts = (text for path, text in self._texts.get() if "/hparams/" in path)
-        return frozenset(words.decode("utf-8", "replace") for text in texts for words in _REFUSAL.findall(text))
+        return frozenset(
+            words.decode("utf-8", "replace")
+            for text in self._texts_below("hparams")
+            for words in _REFUSAL.findall(text)
+        )
 
     def _functions(self, below: str) -> frozenset[str]:
         """The names of the functions that files whose path has the folders `below` define."""
-        texts = (text for path, text in self._texts.get() if f"/{below}/" in path)
-        return frozenset(name.decode() for text in texts for name in _FUNCTION.findall(text))
+        return frozenset(name.decode() for text in self._texts_below(below) for name in _FUNCTION.findall(text))
 
     def _has_checks_of(self, framework: str) -> bool:
         """Whether the files of a copy of the framework that check its arguments are as the framework has them."""

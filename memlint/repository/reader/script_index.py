@@ -16,6 +16,7 @@ from functools import cache, cached_property, lru_cache
 
 from memlint.repository.launch.pages import docstring
 from memlint.repository.reader.program_modules import Sources, modules
+from memlint.repository.reader.python_arguments import Python
 from memlint.repository.reader.script import Script, quoted
 
 MOST_KEPT = 64  # configs: the checked one, its changes by fixes, and those that it names
@@ -36,13 +37,21 @@ class ScriptIndex:
     All paths are relative to the repository's root.
     """
 
-    def __init__(self, scripts: Sequence[Script], sources: Sources) -> None:
-        self.scripts = scripts
+    def __init__(self, python: Python, sources: Sources) -> None:
+        self._python = python
         self.sources = sources
         self.program = cache(self._program)
         self.has_loader = cache(self._has_loader)
         self._by_folder = cache(self._naming_folder)
         self._words = lru_cache(MOST_KEPT)(_words_beside)
+
+    @property
+    def scripts(self) -> Sequence[Script]:
+        return self._python.scripts
+
+    def with_word(self, word: str) -> Sequence[Script]:
+        """The scripts that contain `word`."""
+        return self._python.scripts_with(word)
 
     def _program(self, path: str) -> Sequence[Script]:
         """A program with the modules that it imports."""

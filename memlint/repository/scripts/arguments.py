@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from memlint.formats.trainer.python.libraries import MAY_BE_PASSED
 from memlint.repository.scripts.commands import options
 from memlint.repository.scripts.config_files import CONFIG_OPTIONS, config_word, of_file, option_file
-from memlint.repository.scripts.document import Placed, Values, flags
+from memlint.repository.scripts.document import Values, flags
 from memlint.repository.scripts.environment import environment
 from memlint.repository.scripts.followed import corrected
 from memlint.repository.scripts.launch import ScriptLaunch
+from memlint.repository.scripts.placed import Placed
 from memlint.repository.scripts.translate import completed, parts_set, worked_out
 from memlint.source import in_dialect
 from memlint.source.document import Document

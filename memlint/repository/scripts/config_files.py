@@ -11,7 +11,7 @@ from copy import deepcopy
 
 from memlint.formats.trainer.python.libraries import MAY_BE_PASSED
 from memlint.repository.scripts.commands import LaunchCommand, Option, options
-from memlint.repository.scripts.document import Placed
+from memlint.repository.scripts.placed import Placed
 from memlint.source.document import NOT_READ, Document
 from memlint.source.shell.text import Word
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from memlint._record import NamedTuple
 from memlint.formats.schema.refs import follow
 from memlint.formats.schema.validate import compiled_schema
 from memlint.repository.scripts.commands import LaunchCommand, Option, options
 from memlint.repository.scripts.definitions import TrainingProgram
-from memlint.repository.scripts.values import scalar, types_of, value_of
+from memlint.repository.scripts.placed import Placed
+from memlint.repository.scripts.values import has_known_name, scalar, types_of, value_of
 from memlint.source.document import Document, Path, Start
 from memlint.source.layout import Entry, Places
 from memlint.source.lines import Lines
@@ -29,25 +29,6 @@ SCHEMAS = {"trainer": "trainer.json", "llamafactory": "llamafactory.json#v0", "s
 }
 PLAIN_ARGPARSE = ("openrlhf", "megatron", "slime", "autotrain")  # their true-or-false flags take no value
 MOST_DEPTH = 12  # of `a.b.c=value`
-
-
-class Placed(NamedTuple):
-    """A value for a key. `key`, `value_at`: the places of flag and value. `source`: where the value is assigned."""
-
-    path: Path
-    value: Any
-    key: Where | None = None
-    at: Where | None = None
-    source: Where | None = None
-    unknown: str = ""
-
-
-_ENGINES = frozenset({"deepspeed", "fsdp", "fsdp_config"})
-
-
-def not_known(key: str, reason: str) -> Placed:
-    """A key with an unknown value. For an engine the value is None, because a placeholder would enable it."""
-    return Placed((key,), None if key in _ENGINES else f"${{{key}}}", unknown=reason)
 
 
 class Values:
@@ -230,12 +211,6 @@ def at_flag(option: Option) -> Where | None:
     if first.at.end - first.at.start < len(first.text):
         return option.flag.at
     return first.at._replace(end=first.at.start + first.text.index("="))
-
-
-def has_known_name(word: Word) -> bool:
-    """Whether the last part of an unknown path is known, as in `$ROOT/models/Qwen2.5-7B`, or with a slash behind it."""
-    last = word.pieces[-1] if word.pieces else None  # `model.path=` is followed by nothing
-    return last is not None and not last.unknown and bool(last.text.rstrip("/").rpartition("/")[2] and "/" in last.text)
 
 
 def override(word: Word, name_length: int, path: Path) -> Placed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from memlint.repository.scripts.document import Placed
+from memlint.repository.scripts.placed import Placed
 from memlint.source.shell.text import Text, known
 
 # How many processes and cards there are, and how large images may be (template/vision_utils.py and Qwen's processors).

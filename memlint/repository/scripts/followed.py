@@ -15,25 +15,23 @@ from memlint.formats.trainer.python.model import MAKES_MODEL
 from memlint.formats.trainer.python.own_optimizer import MAKES_OPTIMIZER
 from memlint.formats.trainer.python.python_run import PythonRun, lacks_its_stage
 from memlint.formats.trainer.python.trainer_call import HIDDEN
-from memlint.repository.scripts.commands import LaunchCommand, Option, is_open, options, overrides
+from memlint.repository.scripts.commands import LaunchCommand, Option, options, overrides
 from memlint.repository.scripts.definitions import TrainingProgram
-from memlint.repository.scripts.document import Placed, at_flag, has_known_name, not_known, words_range
-from memlint.repository.scripts.values import placeholder
-from memlint.repository.scripts.world import World
+from memlint.repository.scripts.document import at_flag, words_range
+from memlint.repository.scripts.placed import Placed, not_known
 from memlint.source.document import Document, Path
-from memlint.source.python.reader import CommandLine, plain_word
+from memlint.source.python.reader import CommandLine
 from memlint.source.python.values import (
     Either,
     Known,
     Table,
     Undetermined,
     Value,
-    ValueSource,
     is_small,
     plain,
     source_of,
 )
-from memlint.source.shell.text import Text, Word, known, shown, why_unknown
+from memlint.source.shell.text import Text, shown
 
 # A program's path, how it is started, and the files that were written before, by absolute path.
 Follow = Callable[[str, CommandLine, Mapping[str, str]], "tuple[PythonRun, ...]"]
@@ -53,7 +51,6 @@ _OF_EVALUATION = frozenset({"eval_steps", "eval_delay", "eval_on_start"})
 _LENGTHS = ("max_length", "max_seq_length")  # one and the same argument, by the release of TRL
 # Arguments of `from_pretrained`: where it is seen, a flag that it does not get has no effect.
 _OF_LOADING = ("attn_implementation", "dtype", "torch_dtype")
-_STARTS_MANY = frozenset({"torchrun", "accelerate", "deepspeed", "lightning"})
 
 
 class Followed(NamedTuple):
@@ -62,37 +59,6 @@ class Followed(NamedTuple):
     run: PythonRun
     options: Mapping[str, Option]
     number: int = 0
-
-
-def command_line(launched: LaunchCommand, variables: Mapping[str, Text], size: World) -> CommandLine:
-    """The command's arguments for following the program's code. The path in a value's source is its flag: `--bits`."""
-    named, others = options(launched.arguments)
-    given = {one.name: tuple(_value(word, one.name) for word in one.values) for one in named}
-    if launched.passes_rank:
-        given.setdefault("local_rank", (Known("0"),))
-    positional = tuple(_value(word, "") for word in others)
-    over = {one.name: plain_word((_value(one.values[0], one.name),)) for one in overrides(others)}
-    environment = dict(_environment(launched, variables, size))
-    return CommandLine("", given, positional, environment, over, is_open=is_open(launched.arguments))
-
-
-def _value(word: Word, name: str) -> Value:
-    source = ValueSource(f"--{name}", None, "option")
-    if word.unknown and not has_known_name(word):
-        return Undetermined(why_unknown(word.pieces), source)
-    return Known(placeholder(word) if word.unknown else word.text, source)
-
-
-def _environment(launched: LaunchCommand, variables: Mapping[str, Text], size: World) -> Iterator[tuple[str, Value]]:
-    """Variables of the command, and those that a launcher sets for each of its processes."""
-    for name, text in variables.items():
-        value = known(text)
-        if value is not None:
-            yield name, Known(value)
-    if launched.launcher in _STARTS_MANY:
-        for name, number in (("WORLD_SIZE", size.gpus), ("LOCAL_WORLD_SIZE", size.per_node)):
-            yield name, Known(str(number)) if number else Undetermined("the number of GPUs")
-        yield from ((name, Known("0")) for name in ("RANK", "LOCAL_RANK"))
 
 
 def followed(

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from memlint.repository.scripts.commands import LaunchCommand, Option
-from memlint.repository.scripts.document import Placed, Values
+from memlint.repository.scripts.document import Values
+from memlint.repository.scripts.placed import Placed
 from memlint.repository.scripts.values import scalar
 from memlint.source.document import AcceptedArguments, Document, Start, ValueSources
 

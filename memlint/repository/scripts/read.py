@@ -19,6 +19,7 @@ from memlint._record import NamedTuple
 from memlint.formats.trainer.python.python_run import PythonRun
 from memlint.repository.scripts import slurm
 from memlint.repository.scripts.arguments import arguments, config, lone_config, takes_all_from_config
+from memlint.repository.scripts.command_line import command_line
 from memlint.repository.scripts.commands import LaunchCommand, command, is_open, options
 from memlint.repository.scripts.config_files import config_word
 from memlint.repository.scripts.definitions import TrainingProgram, program
@@ -26,7 +27,7 @@ from memlint.repository.scripts.document import Values
 from memlint.repository.scripts.embedded import Part, commands_in_notebook, commands_in_yaml, holds_recipes, recipes
 from memlint.repository.scripts.environment import TELLING
 from memlint.repository.scripts.files import NamedFiles, Repository
-from memlint.repository.scripts.followed import MOST_FOLLOWED, Followed, command_line, followed
+from memlint.repository.scripts.followed import MOST_FOLLOWED, Followed, followed
 from memlint.repository.scripts.known_programs import format_of, takes_overrides
 from memlint.repository.scripts.launch import ScriptLaunch
 from memlint.repository.scripts.launch_file import launch_file

@@ -18,8 +18,9 @@ from memlint.formats.trainer.python.libraries import MAY_BE_PASSED
 from memlint.repository.python.unread_lengths import unread_reason
 from memlint.repository.scripts.commands import LaunchCommand, is_open
 from memlint.repository.scripts.definitions import TrainingProgram
-from memlint.repository.scripts.document import Placed, keys_of, not_known
+from memlint.repository.scripts.document import keys_of
 from memlint.repository.scripts.handed_on import value_of
+from memlint.repository.scripts.placed import Placed, not_known
 from memlint.repository.scripts.refused import refused_flags
 from memlint.source.python.classes import READ_WHEN_MADE
 

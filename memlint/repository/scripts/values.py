@@ -102,3 +102,9 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, list):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, (str, int, float, bool))
+
+
+def has_known_name(word: Word) -> bool:
+    """Whether the last part of an unknown path is known, as in `$ROOT/models/Qwen2.5-7B`, or with a slash behind it."""
+    last = word.pieces[-1] if word.pieces else None  # `model.path=` is followed by nothing
+    return last is not None and not last.unknown and bool(last.text.rstrip("/").rpartition("/")[2] and "/" in last.text)

@@ -61,7 +61,7 @@ def test_a_value_in_words(value: Any, words: str) -> None:
         (["save_path"], "[save_path]"),
         (["your model"], "[your model]"),
         ({"bias": None}, "{bias}"),
-        (["q_proj"], ""),
+        (["out"], ""),
         (["save_path", "other_path"], ""),
         ({"bias": 1}, ""),
         ({"a bias": None}, ""),

@@ -165,9 +165,18 @@ def test_a_tree_of_much_python_is_read_up_to_a_bound(monkeypatch: pytest.MonkeyP
         read.append(path)
         return ARGUMENTS.encode()
 
-    assert declared.Python(["a.py", "b.py", "c.py"], load).fields
+    assert declared.Python(["a.py", "b.py", "c.py"], load).fields()
 
     assert read == ["a.py", "b.py"]
+
+
+def test_which_scripts_read_configs_is_asked_where_one_names_the_file() -> None:
+    texts = {"a.py": b"yaml.safe_load(open('sft.yaml'))", "b.py": b"print('dpo.yaml')", "c.py": b"yaml.safe_load(x)"}
+    python = declared.Python(texts, texts.__getitem__)
+
+    assert python.scripts_with("kto.yaml") == ()
+    assert "scripts" not in vars(python)
+    assert [script.path for script in python.scripts_with("sft.yaml")] == ["a.py"]
 
 
 FOREIGN = f"{FACTORY}stage: sft\nmy_loss_weight: 1\ncurriculum_kind: x\nteacher_path: y\nlora_rnk: 4\n"
