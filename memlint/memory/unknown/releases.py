@@ -52,8 +52,9 @@ def _last_transformers_change(run: Run) -> Version | None:
     """The release of transformers from which on nothing changes for the models of this run.
 
     Of attention and dense MLPs alone it is 4.52, or the last that a family's row names; of weights that are quantised
-    5.4 at least, of outputs that FSDP2 makes wider 5.23, of image-text models that cache keys 5.24. None where any release may matter: state-space layers, experts and adapters that PEFT moves to them,
-    other models that nobody names, and every model under Unsloth (unsloth.py, `_loss_in_chunks`).
+    5.4 at least, of outputs that FSDP2 makes wider 5.23, of image-text models that cache keys 5.24. None where any
+    release may matter: state-space layers, experts and adapters that PEFT moves to them, other models that nobody
+    names, and every model under Unsloth (unsloth.py, `_loss_in_chunks`).
     """
     others = run.method.extra_models
     if run.stack.use_unsloth or isinstance(others, Unknown):
