@@ -541,12 +541,16 @@ class Saving(NamedTuple):
     copies_on_each_rank: bool = False
 
 
+# The newest release that is modelled, which a run is read with where nothing states another.
+TRANSFORMERS: tuple[int, ...] = (5, 24)
+
+
 class Stack(NamedTuple):
     """Framework versions that change memory, as tuples of ints; empty tuple = the newest that memlint models."""
 
     framework: str = ""  # llamafactory, trainer, trl, axolotl, ...
     framework_version: tuple[int, ...] = ()
-    transformers: tuple[int, ...] = (5, 23)
+    transformers: tuple[int, ...] = TRANSFORMERS
     torch: tuple[int, ...] = (2, 13)
     deepspeed: tuple[int, ...] = (0, 19, 8)
     peft: tuple[int, ...] = (0, 21)

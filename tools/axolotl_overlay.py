@@ -17,7 +17,7 @@ TYPES: dict[str, Schema] = {
 
 _ATTENTION = [
     *("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flash_attention_4", "flash_attention_torch"),
-    *("flex_attention", "xformers", "sage", "fp8"),
+    *("flex_attention", "xformers", "sage", "fp8", "varlen"),
 ]
 _LARGE_HEAD = ["auto", "sdpa", "triton_flash"]
 _RESIZE = ["bilinear", "bicubic", "lanczos"]
@@ -218,7 +218,11 @@ MODEL_NOTES: dict[str, dict[str, str]] = {
 }
 
 # Not in a model, but read by a validator before the models drop it (peft.py: validate_adapter).
-EXTRA: dict[str, Schema] = {"inference": {"$ref": "#/$defs/flag"}}
+# From 0.20 on a list `fsdp` is refused (validation.py: check_fsdp_version), which a rule says.
+EXTRA: dict[str, Schema] = {
+    "inference": {"$ref": "#/$defs/flag"},
+    "fsdp": {"type": ["array", "null"], "items": {"type": "string"}},
+}
 
 # fsdp_config was a mapping that went to accelerate as it was up to 0.12; its model drops these.
 FSDP_GONE = ("backward_prefetch", "forward_prefetch", "limit_all_gathers", "sharding_strategy", "xla", "xla_fsdp_v2")

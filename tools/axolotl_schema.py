@@ -1,9 +1,9 @@
 """Derive schemas/axolotl.json from Axolotl's sources, which are read and never run.
 
-    python tools/axolotl_schema.py RELEASE CHECKOUT > schemas/axolotl.json
+    python tools/axolotl_schema.py CHECKOUT RELEASE... > schemas/axolotl.json
 
-RELEASE is the newest release, unpacked (its VERSION file names it). CHECKOUT is a git checkout with tags: every tag
-since v0.5.0, the first with pydantic models, is read, so that a key's first and last release are known.
+CHECKOUT is a git checkout with tags: every tag since v0.5.0, the first with pydantic models, is read, so that a key's
+first and last release are known. Each RELEASE is a later one, unpacked (its VERSION file names it), the newest last.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import ast
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,11 +49,11 @@ class Release(NamedTuple):
     plugins: dict[str, str]  # a class of plugin arguments -> the plugin's name
 
 
-def releases(newest: Path, checkout: str) -> list[Release]:
+def releases(checkout: str, later: Sequence[Path]) -> list[Release]:
     tags = git(checkout, "tag", "--sort=v:refname").split()
     old = [tag for tag in tags if numbers(tag) >= numbers(FIRST)]
     found = [release(tag.removeprefix("v"), texts_of_tag(checkout, tag)) for tag in old]
-    return [*found, release((newest / "VERSION").read_text().strip(), texts_of_folder(newest))]
+    return [*found, *(release((one / "VERSION").read_text().strip(), texts_of_folder(one)) for one in later)]
 
 
 def numbers(version: str) -> list[int]:
@@ -289,8 +289,8 @@ def removed(keys: dict[str, Schema]) -> None:
         keys[name].update({"deprecated": True, "x-memlint-note": f"deprecated since axolotl {since}: use {new}"})
 
 
-def build(newest: Path, checkout: str) -> Schema:
-    all_releases = releases(newest, checkout)
+def build(checkout: str, later: Sequence[Path]) -> Schema:
+    all_releases = releases(checkout, later)
     compiler = compiler_of(all_releases[-1].sources)
     keys = top_level(all_releases, compiler)
     renamed(keys)
@@ -307,4 +307,4 @@ def build(newest: Path, checkout: str) -> Schema:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(dump(build(Path(sys.argv[1]), sys.argv[2])) + "\n")
+    sys.stdout.write(dump(build(sys.argv[1], [*map(Path, sys.argv[2:])])) + "\n")

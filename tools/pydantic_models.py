@@ -70,6 +70,8 @@ def members(node: ast.ClassDef) -> list[Any]:
 def _own_fields(node: ast.ClassDef) -> Iterator[ModelField]:
     for line in node.body:
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.target.id != "model_config":
+            if ast.unparse(line.annotation).startswith("ClassVar"):
+                continue
             annotation, call = _without_field(line.annotation)
             yield _field(line.target.id, annotation, call or line.value)
 
@@ -89,7 +91,8 @@ def _field(name: str, annotation: ast.expr, value: ast.expr | None) -> ModelFiel
         return ModelField(name, annotation, _literal(value), value is None, (), {}, "")
     words = {word.arg: word.value for word in value.keywords if word.arg}
     default = value.args[0] if value.args else words.get("default")
-    bounds = {keyword: _literal(words[word]) for word, keyword in BOUNDS.items() if word in words}
+    stated = {keyword: _literal(words[word]) for word, keyword in BOUNDS.items() if word in words}
+    bounds = {keyword: value for keyword, value in stated.items() if value is not ...}
     deprecated = _literal(words.get("deprecated"))
     return ModelField(
         name,

@@ -4,9 +4,10 @@
 
 Each class is built on the meta device with its default configuration and with what is asked for, so that a tower's
 class is heard too; where that fails for another reason, the flags of the class decide (`_supports_flash_attn`,
-`_supports_sdpa`, `_supports_flex_attn`; transformers 5.23 modeling_utils.py:1592, :1665, :1696). A family's value is
+`_supports_sdpa`, `_supports_flex_attn`; transformers 5.24 modeling_utils.py:1592, :1665, :1696). A family's value is
 the oldest of the given releases from which on every one refuses, "" where that is so since it has the class. Without
-folders the ages of the file are kept.
+folders the ages of the file are kept. A family that no longer refuses keeps its row, as that release and the first
+that takes what the ones before refused.
 """
 
 from __future__ import annotations
@@ -65,12 +66,13 @@ def classes() -> Mapping[str, list[Any]]:
     return {family: list(dict.fromkeys(them)) for family, them in found.items()}
 
 
-def refusing(cls: Any, kind: str) -> str:
-    """The class that refuses this attention where `cls` is loaded with it, as "<family>.<class>"; "" for none."""
+def refusing(cls: Any, kind: str) -> tuple[str, ...]:
+    """The class that refuses this attention where `cls` is loaded with it, as "<family>.<class>", and the base of its
+    family; empty for none."""
     import torch
 
     if not getattr(cls, FLAGS[kind][0]):
-        return _owner(cls)
+        return _owners(cls)
     asked = "flash_attention_2" if kind == "flash_attention" else kind
     try:
         with torch.device("meta"):
@@ -78,10 +80,10 @@ def refusing(cls: Any, kind: str) -> str:
     except ValueError as error:
         name, refuses, _ = str(error).partition(" does not support ")
         inner = next((one for one in _models() if one.__name__ == name), None) if refuses else None
-        return _owner(inner) if inner else ""
+        return _owners(inner) if inner else ()
     except Exception:
-        return ""
-    return ""
+        return ()
+    return ()
 
 
 def _models() -> Iterator[Any]:
@@ -93,35 +95,49 @@ def _models() -> Iterator[Any]:
         yield one
 
 
-def _owner(cls: Any) -> str:
-    """The base of a family's classes, which has the flags."""
-    base = next(one for one in reversed(cls.__mro__) if one.__module__.startswith("transformers.models."))
-    return f"{base.__module__.split('.')[2]}.{base.__name__}"
+def _owners(cls: Any) -> tuple[str, ...]:
+    """A class and its bases in its family, the last of which most often has the flags."""
+    bases = [one for one in cls.__mro__ if one.__module__.startswith("transformers.models.")]
+    return tuple(f"{one.__module__.split('.')[2]}.{one.__name__}" for one in bases)
 
 
-def since(owner: str, kind: str, older: list[tuple[str, Sources]]) -> str:
+def since(owners: tuple[str, ...], kind: str, older: list[tuple[str, Sources]]) -> str:
     """The oldest release from which on all refuse; `older` from the newest to the oldest."""
     import transformers
 
     found = transformers.__version__
     for version, classes_ in older:
-        if owner not in classes_:
+        if owners[-1] not in classes_:
             return ""
-        if any(classes_[owner].get(flag) for flag in FLAGS[kind]):
+        if _supports([classes_.get(owner, {}) for owner in owners], FLAGS[kind]):
             return found
         found = version
     return found if older else ""
 
 
-def table(older: list[tuple[str, Sources]], kept: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
+def _supports(flags: list[Mapping[str, Any]], names: tuple[str, ...]) -> bool:
+    """Whether a class supports what the flags of these names say, where the first class that sets one decides."""
+    return next((any(own.get(name) for name in names) for own in flags if any(name in own for name in names)), False)
+
+
+def table(older: list[tuple[str, Sources]], kept: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    import transformers
+
     for kind in FLAGS:
-        rows: dict[str, str] = {}
+        before, rows = kept.get(kind, {}), {}
         for family, them in sorted(classes().items()):
             owners = [refusing(cls, kind) for cls in them]
             if all(owners):
-                ages = max(since(owner, kind, older) for owner in owners)
-                rows[family] = ages if older else kept.get(kind, {}).get(family, ages)
+                age = max((since(owner, kind, older) for owner in owners), key=_numbers)
+                rows[family] = age if older else before.get(family, age)
+            elif family in before:
+                age = before[family]
+                rows[family] = age if isinstance(age, list) else [age, transformers.__version__]
         yield kind, rows
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".") if part]
 
 
 def main() -> int:
@@ -131,7 +147,8 @@ def main() -> int:
     transformers.logging.set_verbosity_error()
     _pretend_that_flash_attention_is_installed()
     folders = [Path(argument) for argument in sys.argv[1:] if not argument.startswith("-")]
-    older = sorted(((path.name.rpartition("-")[2], sources(path)) for path in folders), reverse=True)
+    older = [(path.name.rpartition("-")[2], sources(path)) for path in folders]
+    older.sort(key=lambda release: _numbers(release[0]), reverse=True)
     kept = json.loads(DATA.read_text(encoding="utf-8")) if DATA.is_file() else {}
     found = {"transformers": transformers.__version__, **dict(table(older, kept))}
     lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in found.items())

@@ -22,6 +22,18 @@ def with_brought_releases(context: Context, brought: Mapping[str, Version], deta
     )
 
 
+# From which release of a framework on its packaging takes what as the newest, the newest release first.
+Taken = tuple[tuple[Version, Mapping[str, Version]], ...]
+
+
+def with_taken_releases(context: Context, framework: str, table: Taken, shown: Version = ()) -> Context:
+    """The context with the newest releases that a framework's packaging takes, where nobody states others. `shown`: its
+    release as a file's keys give it away, where nobody states that either; else it is the newest of all."""
+    release = context.versions.get(framework) or shown or table[0][0]
+    takes = next((found for since, found in table if release >= since), {})
+    return with_brought_releases(context, takes, f"the newest that {framework} {'.'.join(map(str, release))} takes")
+
+
 def entries_of_arguments(
     root: Entry, origins: Iterable[tuple[str, Path]], arguments: Container[str]
 ) -> dict[str, Entry]:

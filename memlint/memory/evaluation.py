@@ -121,7 +121,8 @@ def held_while_layers_run(step: TrainingStep) -> int:
     """
     hidden = rounded(step.counts["hidden"] * step.width)
     traits = families.of(step.architecture).attention
-    if not traits.returns_weights or step.kernels.attention != "eager":
+    returns = traits.returns_weights or step.kernels.returns_weights
+    if not returns or step.kernels.attention != "eager":
         return hidden
     heads = step.architecture.layer_types[0].attention.heads
     return hidden + rounded(heads * step.tokens.count * step.tokens.length * step.width)

@@ -8,6 +8,7 @@ from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.walk import Peak, Walk, walk
 from memlint.memory.segments.encoder_decoder import bias_bytes, masks_by_side, shares_biases
 from memlint.memory.segments.of_model import segments
+from memlint.memory.segments.shared_keys import stores_keys
 from memlint.memory.segments.step import TrainingStep
 from memlint.memory.state.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Phase, Unit
@@ -104,7 +105,7 @@ def _shared_key_values(step: TrainingStep) -> int:
     Only counted with checkpointing: without it, the layer that makes them saves them anyway.
     """
     kinds = step.architecture.layer_types
-    if not any(kind.attention.shares_kv for kind in kinds):
+    if not stores_keys(step):
         return 0
     shapes = {kind.attention.sliding_window > 0: kind.attention for kind in kinds}
     rotary = families.of_layer(kinds[0].class_name).rotary

@@ -321,6 +321,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         }
     ],
     "glm4_moe": [{**SMALL, **ROUTED, "use_qk_norm": True, "attention_bias": True, "head_dim": 16}],
+    "sarvam_moe": [{**SMALL, **ROUTED, "head_dim": 16}],
+    "sarvam_mla": [{**LATENT, **ROUTED, "num_key_value_heads": 6}],
     "dots1": [{**SMALL, **ROUTED}],
     "exaone_moe": [{**EXPERTS, "num_shared_experts": 2, "first_k_dense_replace": 2}],
     "hunyuan_v1_moe": [{**SMALL, "num_experts": 3, "head_dim": 16, **ROPE}],

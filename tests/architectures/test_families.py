@@ -27,6 +27,8 @@ CASES += [(family, values) for family, variants in VARIANTS.items() for values i
 
 @pytest.mark.parametrize(("family", "values"), CASES, ids=[f"{family}-{n}" for n, (family, _) in enumerate(CASES)])
 def test_tensors_are_those_of_transformers(family: str, values: dict[str, Any]) -> None:
+    if family not in transformers.CONFIG_MAPPING:
+        pytest.skip(f"transformers {transformers.__version__} has no class for it")
     model = referee.build(family, values)
     architecture = from_config({"model_type": family, **values})
     real, ours = referee.tensors(model), referee.listed(architecture, model)

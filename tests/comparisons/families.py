@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from typing import Any, NamedTuple
 
 from memlint.architectures import from_config
@@ -19,6 +20,7 @@ from memlint.run import (
     Precision,
     Run,
     Sequence,
+    Stack,
 )
 from tests.architectures.small import LATENT, ROUTED, SMALL, VARIANTS
 
@@ -122,8 +124,14 @@ def members() -> dict[str, dict[str, Any]]:
     }
 
 
+def installed() -> tuple[int, ...]:
+    """The release of transformers that is installed."""
+    return tuple(int(part) for part in metadata.version("transformers").split(".")[:2])
+
+
 def run_of(config: dict[str, Any], step: Step) -> Run:
-    """AdamW, a micro-batch of two full sequences of text, towers frozen as LLaMA-Factory freezes them."""
+    """AdamW, a micro-batch of two full sequences of text, towers frozen as LLaMA-Factory freezes them. The code is that
+    of the installed transformers, as a simulation's is."""
     lora, pure = step.method == "lora", step.method == "pure"
     half = Precision("bfloat16", False, "bfloat16", False, outputs_to_fp32=False)
     mixed = Precision("bfloat16", True, "float32", False, outputs_to_fp32=True)
@@ -149,4 +157,5 @@ def run_of(config: dict[str, Any], step: Step) -> Run:
         optimizer=Optimizer("adamw_torch_fused"),
         parallelism=Parallelism(1, 1, 1),
         evaluation=Evaluation(enabled=False),
+        stack=Stack(transformers=installed()),
     )

@@ -128,7 +128,7 @@ def test_every_value_knows_where_it_came_from() -> None:
     run = run_of({"per_device_train_batch_size": 2})
     assert run.origins["batch.micro_batch_size"].pointer == ("per_device_train_batch_size",)
     assert run.origins["batch.micro_batch_size"].column > 1
-    assert run.origins["batch.gradient_accumulation_steps"].detail == "transformers 5.23 TrainingArguments"
+    assert run.origins["batch.gradient_accumulation_steps"].detail == "transformers 5.24 TrainingArguments"
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_a_key_that_is_gone_gives_the_version_away() -> None:
 
 def test_the_oldest_bound_counts_and_the_newest_version_without_one() -> None:
     assert of_trainer({**TRL, "use_liger": True, "max_seq_length": 8}).stack.trl == (0, 17)
-    assert of_trainer(TRL).stack == of_trainer(TRL, transformers=(5, 23), trl=(1, 16)).stack
+    assert of_trainer(TRL).stack == of_trainer(TRL, transformers=(5, 24), trl=(1, 16)).stack
     assert of_trainer({**TRAINER, "warmup_ratio": 0.1, "no_cuda": False}).stack.transformers == (4, 57)
     assert of_trainer({**TRAINER, "warmup_ratio": 0.1, "evaluation_strategy": "no"}).stack.transformers == (4, 50)
     assert of_trainer({**TRAINER, "max_seq_length": 8}).stack.trl == of_trainer(TRAINER).stack.trl  # a script's own

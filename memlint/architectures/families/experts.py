@@ -390,5 +390,6 @@ FAMILIES = {
     "minimax_m2": minimax_m2,
     "olmoe": olmoe,
     "phimoe": phimoe,
+    "sarvam_moe": glm4_moe,
     "solar_open": solar_open,
 }

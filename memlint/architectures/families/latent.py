@@ -286,4 +286,5 @@ FAMILIES = {
     "minicpm3": minicpm3,
     "youtu": youtu,
     "longcat_flash": longcat_flash,
+    "sarvam_mla": deepseek_v3,
 }

@@ -15,7 +15,7 @@ from memlint.source.document import Document
 
 _OLDEST = (0, 5)  # or before
 # Rule -> the functions of Axolotl that make the check, each enough, and the first minor release that has one of them
-# (src/axolotl/utils of 0.5.2, 0.6.0, 0.7.0, 0.8.1, 0.9.2, 0.10.0, 0.11.0, 0.12.2, 0.13.2, 0.14.0 to 0.19.0).
+# (src/axolotl/utils of 0.5.2, 0.6.0, 0.7.0, 0.8.1, 0.9.2, 0.10.0, 0.11.0, 0.12.2, 0.13.2, 0.14.0 to 0.21.0).
 CHECKS: Mapping[str, tuple[tuple[str, ...], Version]] = {
     "AXO001": (("validate_adapter",), _OLDEST),
     "AXO002": (("validate_qlora",), _OLDEST),
@@ -102,7 +102,7 @@ CHECKS: Mapping[str, tuple[tuple[str, ...], Version]] = {
     "AXO077": (("check_dpo_use_liger_kernel",), (0, 19)),
     "AXO078": (("check_simpo_warmup",), _OLDEST),
     "AXO079": (("check_gdpo",), (0, 13)),
-    "AXO080": (("check_grpo_liger_sequence_parallel",), (0, 9)),
+    "AXO080": (("check_grpo_liger_sequence_parallel", "check_grpo_liger_context_parallel"), (0, 9)),
     "AXO081": (("check_ebft_config_required",), (0, 16)),
     "AXO082": (("check_relora",), _OLDEST),
     "AXO083": (("check_dataset_or_pretraining_dataset",), _OLDEST),
@@ -122,7 +122,11 @@ CHECKS: Mapping[str, tuple[tuple[str, ...], Version]] = {
     "AXO100": (("check_multipack_buffer_size",), (0, 13)),
     "AXO101": (("reject_reserved_processor_kwargs",), (0, 17)),
     "AXO102": (("check_multigpu_unsloth",), _OLDEST),
+    "AXO103": (("check_fsdp_version",), (0, 20)),
 }
+# Rule -> the first minor release that does not make the check (src/axolotl/utils of 0.19.0, 0.20.0 and 0.21.0).
+_UNTIL: Mapping[str, Version] = {"AXO041": (0, 20), "AXO077": (0, 21), "AXO094": (0, 20)}
+_LATER: Version = (9,)
 
 
 def skips_rule(rule: str, document: Document, context: Context) -> bool:
@@ -132,4 +136,5 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
     functions, since = CHECKS[rule]
     if has_copy(context):
         return checks_of_copies(context).isdisjoint(functions)
-    return axolotl_versions(root(document), context.versions)[0][NAME] < since
+    release = axolotl_versions(root(document), context.versions)[0][NAME]
+    return release < since or release >= _UNTIL.get(rule, _LATER)

@@ -645,7 +645,11 @@ PARALLEL = (
     Key("deepspeed", "any", passes="deepspeed", about="A DeepSpeed configuration: a file's name or a mapping."),
     Key("fsdp", "words", about="FSDP's older options. Any of them turns FSDP on."),
     Key("fsdp_config", "any", about="FSDP's options. The key alone turns FSDP on."),
-    Key("fsdp_version", "whole", about="1 or 2. FSDP2 shards each parameter by itself; 1 unless the file says 2."),
+    Key(
+        "fsdp_version",
+        "whole",
+        about="1 or 2, which shards each parameter by itself: 1 unless the file says 2, always 2 from 0.20 on.",
+    ),
     Key(
         "fsdp_config.offload_params",
         "flag",

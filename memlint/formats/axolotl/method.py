@@ -12,7 +12,7 @@ from typing import Any
 import memlint.formats.axolotl.families as families
 from memlint.architectures.model import layer_weights
 from memlint.formats.axolotl.config import AxolotlConfig, default_origin, uses_fsdp
-from memlint.formats.axolotl.model import ADAPTERS, loaded
+from memlint.formats.axolotl.model import ADAPTERS, SHARDS_WITH_FSDP2_SINCE, loaded
 from memlint.formats.fields import Fields, as_bool, as_words
 from memlint.formats.keys import FieldChange, Written
 from memlint.formats.name_patterns import bounded_pattern
@@ -170,7 +170,8 @@ def _without_kernels(config: AxolotlConfig) -> bool:
     """FSDP counts as version 2 where `fsdp_version` itself says so: the validator runs before the one that copies
     `fsdp_config.fsdp_version` there (pydantic runs a subclass's first)."""
     eight_bits = config.adapter == "lora" and config.own.flag("load_in_8bit")
-    sharded = config.own.get("fsdp_config") is not None and str(config.own.get("fsdp_version")) != "2"
+    older = config.release < SHARDS_WITH_FSDP2_SINCE
+    sharded = older and config.own.get("fsdp_config") is not None and str(config.own.get("fsdp_version")) != "2"
     without = eight_bits or config.own.flag("trust_remote_code") or config.own.flag("nvfp4_merge_aware")
     return bool(config.rl) or without or sharded or (config.has_experts and config.versions["torch"] < _GROUPED_MM)
 

@@ -227,8 +227,14 @@ def write_attention(change: FieldChange) -> Written | None:
     return {key: value, **{flag: None for flag, _ in ATTENTION_FLAGS if flag != key}} if key else None
 
 
+SHARDS_WITH_FSDP2_SINCE = (0, 20)
+
+
 def fsdp_version(config: AxolotlConfig) -> int:
-    """FSDP 1 unless a key says 2 (utils/schemas/validation.py, check_fsdp_version_in_fsdp_config)."""
+    """FSDP 1 unless a key says 2 (utils/schemas/validation.py, check_fsdp_version_in_fsdp_config); from 0.20 on FSDP 2
+    alone (0.20.0 utils/schemas/validation.py:1423, check_fsdp_version)."""
+    if config.release >= SHARDS_WITH_FSDP2_SINCE:
+        return 2
     options = config.mapping("fsdp_config")
     for value in (config.own.get("fsdp_version"), options.get("fsdp_version"), options.get("version")):
         if str(value) in ("1", "2"):

@@ -9,7 +9,7 @@ from typing import Any
 import memlint.formats.axolotl.families as families
 from memlint._record import NamedTuple
 from memlint.formats.axolotl.config import AxolotlConfig
-from memlint.formats.axolotl.model import fsdp_version
+from memlint.formats.axolotl.model import SHARDS_WITH_FSDP2_SINCE, fsdp_version
 from memlint.formats.base import Issue, MissingFile
 from memlint.formats.engine_files import deepspeed_file, fsdp, launch_file, not_deepspeed, recognises
 from memlint.formats.fields import Fields, Section, as_int, as_words, root
@@ -243,7 +243,8 @@ def read_what_starts_fsdp(fields: Fields, config: AxolotlConfig) -> None:
     (utils/schemas/validation.py:1266)."""
     kinds = getattr(config.architecture, "layer_types", ())
     plain = kinds and not any(kind.mlp.experts for kind in kinds) and not config.architecture.towers
-    if plain and config.release >= _NAMES_THE_VERSION and not config.context.companions:
+    release = config.release
+    if plain and _NAMES_THE_VERSION <= release < SHARDS_WITH_FSDP2_SINCE and not config.context.companions:
         source = "Axolotl 0.19 loaders/model.py:1007, qlora_sharded_model_loading"
         fields.put("planning.starts_fsdp", 1, Origin("framework", detail=source))
         fields.put("planning.packs_by_layer", True, Origin("framework", detail=source))

@@ -33,6 +33,8 @@ def _packaging(version: Version, *newest: Version) -> Packaging:
 # there (torch up to 0.17, transformers in 0.6, trl and deepspeed in 0.4): what its tests ran with (.github/workflows),
 # or what was current.
 RELEASES: tuple[Packaging, ...] = (
+    _packaging((0, 21), (5, 20), (2, 14), (0, 21), (1, 15), (1, 14), (0, 18)),
+    _packaging((0, 20), (5, 17), (2, 14), (0, 21), (1, 15), (1, 13), (0, 18)),
     _packaging((0, 19), (5, 16), (2, 13), (0, 20), (1, 13), (1, 9), (0, 18)),
     _packaging((0, 18), (5, 14), (2, 12), (0, 19), (1, 13), (1, 8), (0, 18)),
     _packaging((0, 17), (5, 9), (2, 10), (0, 19), (1, 13), (1, 5), (0, 18)),
@@ -50,15 +52,18 @@ RELEASES: tuple[Packaging, ...] = (
     _packaging((0, 5, 2), (4, 46), (2, 5), (0, 13), (1, 1), (0, 12), (0, 15)),
     _packaging((0, 4), (4, 37), (2, 1), (0, 7), (0, 26), (0, 7), (0, 13)),
 )
+# What a file is for that says nothing of it: later releases need Python 3.12, and shard with FSDP2 alone.
+_ASSUMED: Version = (0, 19)
 
 
 def axolotl_versions(section: Section, stated: Mapping[str, Version]) -> tuple[dict[str, Version], Origin | None]:
     """Versions by package: what is stated, else what the stated release of Axolotl allows, else the newest that takes
     the file's keys and the stated transformers; and where a key is that bounds it."""
     found = None if NAME in stated else _evidence(section)
-    bound = stated.get(NAME) or min((one for one in (found and found.version, _pinned_by(stated)) if one), default=None)
-    release = next((one for one in RELEASES if bound is None or one.version[:2] <= bound[:2]), RELEASES[-1])
-    whole = release.version if bound is None or release.version[: len(bound)] == bound else bound
+    shown = (one for one in (found and found.version, _pinned_by(stated)) if one)
+    bound = stated.get(NAME) or min(shown, default=_ASSUMED)
+    release = next((one for one in RELEASES if one.version[:2] <= bound[:2]), RELEASES[-1])
+    whole = release.version if release.version[: len(bound)] == bound else bound
     return {**release.newest, **stated, NAME: whole}, found.origin if found else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from memlint.formats.base import Context
@@ -34,7 +35,7 @@ class OpenRLHFConfig(CommandKeys):
             if "." in str(spelling) and spelling in keys and value is not None:
                 self._add(spelling, value)
         self.context = context
-        self.has_sections = any("." in str(key) for key in section.value)
+        self.has_sections = has_sections(section.value)
         self.program = _program(section)
         self.stage = _STAGES.get(self.program, self.program)
         self.architecture: Any = self.architecture_of(self.text("model.model_name_or_path") or context.model_name)
@@ -82,6 +83,10 @@ class OpenRLHFConfig(CommandKeys):
         """A whole number from 0: the command's or the default; None where it is not known."""
         found = as_int(self.get(name))
         return found if found is not None and found >= 0 else None
+
+
+def has_sections(keys: Iterable[Any]) -> bool:
+    return any("." in str(key) for key in keys)
 
 
 def has_copy(context: Context) -> bool:

@@ -13,11 +13,13 @@ from memlint.formats.hardware import OTHER_TRAINERS, apply_hardware
 from memlint.formats.key_releases import put_release
 from memlint.formats.keys import read_start
 from memlint.formats.openrlhf import behaviour, model
-from memlint.formats.openrlhf.config import OpenRLHFConfig, has_copy
+from memlint.formats.openrlhf.config import OpenRLHFConfig, has_copy, has_sections
 from memlint.formats.openrlhf.engine import apply_engine
 from memlint.formats.openrlhf.issues import flags_of_no_release, is_own_copy, openrlhf_issues
 from memlint.formats.openrlhf.keys import KEYS
 from memlint.formats.openrlhf.recognise import NAME, SCHEMA, recognise
+from memlint.formats.openrlhf.releases import LAST_WITHOUT_SECTIONS, TAKES
+from memlint.formats.trainer_names import with_taken_releases
 from memlint.run import Origin, Reading, Run
 from memlint.source.document import Document
 
@@ -31,7 +33,8 @@ def parse(document: Document, context: Context) -> Parsed:
     """The command as one run: that of the policy's GPUs. Never raises on any value."""
     if not isinstance(document.value, dict):
         return Parsed(NAME, (), (), (document,))
-    config = OpenRLHFConfig(root(document), KEYS, context)
+    shown = () if has_sections(document.value) else LAST_WITHOUT_SECTIONS
+    config = OpenRLHFConfig(root(document), KEYS, with_taken_releases(context, NAME, TAKES, shown))
     fields = Fields()
     _fill(fields, config)
     if any(isinstance(key, str) and "fsdp" in key for key in document.value):

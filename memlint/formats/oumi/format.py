@@ -17,9 +17,9 @@ from memlint.formats.oumi.engine import read_what_starts_fsdp
 from memlint.formats.oumi.issues import oumi_issues
 from memlint.formats.oumi.keys import KEYS
 from memlint.formats.oumi.recognise import NAME, SCHEMA, recognise
-from memlint.formats.oumi.releases import with_releases
+from memlint.formats.oumi.releases import TAKES
 from memlint.formats.oumi.translate import as_trainer, moved_back, own_path
-from memlint.formats.trainer_names import name_own_keys
+from memlint.formats.trainer_names import name_own_keys, with_taken_releases
 from memlint.run import Entailed, Origin, Run
 from memlint.source.document import Document, Path
 
@@ -32,7 +32,7 @@ def parse(document: Document, context: Context) -> Parsed:
     """The document as one run. Never raises on any value."""
     if not isinstance(document.value, dict):
         return Parsed(NAME, (), (), (document,))
-    context = with_releases(context)
+    context = with_taken_releases(context, NAME, TAKES)
     config = OumiConfig(root(document), KEYS, context)
     read = _read(config)
     fields = read.fields

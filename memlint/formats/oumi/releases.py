@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from memlint.formats.trainer_names import Taken
 
-from memlint.formats.base import Context
-from memlint.formats.trainer_names import with_brought_releases
-from memlint.formats.versions import Version
-
-NEWEST: Version = (0, 9)
-# From which release of Oumi its packaging takes what as the newest (Requires-Dist of each wheel, 0.1.8 to 0.9).
-_TAKES: tuple[tuple[Version, Mapping[str, Version]], ...] = (
+# Requires-Dist of each wheel, 0.1.8 to 0.9.
+TAKES: Taken = (
     ((0, 9), {"transformers": (5, 16), "trl": (1, 6), "peft": (0, 19)}),
     ((0, 8), {"transformers": (5, 7), "trl": (1, 3), "peft": (0, 19)}),
     ((0, 7), {"transformers": (4, 57), "trl": (0, 26), "peft": (0, 18)}),
@@ -21,11 +16,3 @@ _TAKES: tuple[tuple[Version, Mapping[str, Version]], ...] = (
     ((0, 1, 14), {"transformers": (4, 51), "trl": (0, 18), "peft": (0, 14)}),
     ((), {"transformers": (4, 48), "trl": (0, 14), "peft": (0, 14)}),
 )
-
-
-def with_releases(context: Context) -> Context:
-    """The context with the releases that Oumi runs on, where nobody states them: the newest that the stated release of
-    Oumi takes, or the newest of all."""
-    stated = context.versions.get("oumi", NEWEST)
-    takes = next(found for since, found in _TAKES if stated >= since)
-    return with_brought_releases(context, takes, f"the newest that oumi {'.'.join(map(str, stated))} takes")

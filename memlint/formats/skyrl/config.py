@@ -10,6 +10,8 @@ from __future__ import annotations
 from memlint.formats.base import Context
 from memlint.formats.fields import root, value_at
 from memlint.formats.keys import Keys
+from memlint.formats.skyrl.releases import TAKES
+from memlint.formats.trainer_names import with_taken_releases
 from memlint.formats.verl.composed import ABOVE, Composed, first_file
 from memlint.formats.verl.config import VerlConfig
 from memlint.source.document import Document
@@ -69,7 +71,9 @@ class SkyRLConfig(VerlConfig):
 
 
 def config_of(document: Document, keys: Keys, context: Context) -> SkyRLConfig:
-    return SkyRLConfig(root(document), _files(document, context), keys, context, False)
+    files = _files(document, context)
+    taken = context if is_older(document) else with_taken_releases(context, "skyrl", TAKES)
+    return SkyRLConfig(root(document), files, keys, taken, False)
 
 
 def _files(document: Document, context: Context) -> Composed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 from memlint.formats.base import Context
@@ -26,6 +27,11 @@ def has_copy(context: Context) -> bool:
 
 
 _RELEASE_2_KEYS = frozenset({"sft_type", "model_id_or_path", "template_type", "quantization_bit", "batch_size"})
+
+
+def shows_release_2(keys: Collection[Any]) -> bool:
+    """Whether a key stands there that ms-swift has not had since 3.0 (2.6.1 llm/utils/argument.py)."""
+    return not _RELEASE_2_KEYS.isdisjoint(keys)
 
 
 class SwiftConfig(CommandKeys):
@@ -69,8 +75,7 @@ class SwiftConfig(CommandKeys):
 
     @property
     def is_release_2(self) -> bool:
-        """Whether a key stands there that ms-swift has not had since 3.0 (2.6.1 llm/utils/argument.py)."""
-        return bool(_RELEASE_2_KEYS & self.section.value.keys())
+        return shows_release_2(self.section.value)
 
     @property
     def stage(self) -> str:

@@ -13,11 +13,12 @@ from memlint.formats.fields import Behaviour, Fields, as_bool, interpolated, roo
 from memlint.formats.key_releases import put_release
 from memlint.formats.keys import read_start
 from memlint.formats.swift.behaviour import FSDP_SINCE, PLANNING, SENT_IN_PARTS, entailed_by_word, shipped_deepspeed
-from memlint.formats.swift.config import SwiftConfig, has_copy
+from memlint.formats.swift.config import SwiftConfig, has_copy, shows_release_2
 from memlint.formats.swift.issues import swift_issues
 from memlint.formats.swift.keys import KEYS
 from memlint.formats.swift.megatron import read_megatron
 from memlint.formats.swift.recognise import NAME, SCHEMA, recognise
+from memlint.formats.swift.releases import TAKES
 from memlint.formats.swift.translate import (
     MODELLED_TUNERS,
     as_trainer,
@@ -25,6 +26,7 @@ from memlint.formats.swift.translate import (
     named_fsdp,
     spreads_layers,
 )
+from memlint.formats.trainer_names import with_taken_releases
 from memlint.run import Origin, Reading, Run
 from memlint.source.document import Document
 
@@ -38,6 +40,8 @@ def parse(document: Document, context: Context) -> Parsed:
     """The document as one run. Never raises on any value."""
     if not isinstance(document.value, dict):
         return Parsed(NAME, (), (), (document,))
+    shown = _LAST_RELEASE_2 if shows_release_2(document.value) else ()
+    context = with_taken_releases(context, NAME, TAKES, shown)
     config = SwiftConfig(root(document), KEYS, context)
     translated = as_trainer(config)
     read = trainer.read(translated, context)

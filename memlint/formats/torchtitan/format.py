@@ -22,6 +22,7 @@ from memlint.source.document import Document
 __all__ = ["DIALECT", "NAME", "SCHEMA", "copy_of", "edits", "parse", "recognise", "skips_rule"]
 
 _MODES = ("none", "selective", "full", "memory_budget")
+_READS_NO_FILE_SINCE = (0, 3)
 DIALECT = "yaml12"  # of no file: TOML says by itself what is text
 
 
@@ -35,7 +36,7 @@ def parse(document: Document, context: Context) -> Parsed:
     fields.behave(*behaviour.ALWAYS)
     apply_hardware(fields, context, unused=OTHER_TRAINERS)
     KEYS.read(fields, config, config)
-    issues = (*_issues(config), *_refused(config, fields), *fields.issues)
+    issues = (*_unread(document, context), *_issues(config), *_refused(config, fields), *fields.issues)
     run = fields.run(NAME, document.path)
     raw, places = {"config": document.value}, {"config": (document.path, ())}
     return Parsed(NAME, (run,), issues, (document,), raw, places)
@@ -55,6 +56,15 @@ def copy_of(rule: str, context: Context) -> str:
 def skips_rule(rule: str, document: Document, context: Context) -> bool:
     """PAR009 speaks of FSDP on one GPU, which TorchTitan does not use there."""
     return rule == "PAR009"
+
+
+def _unread(document: Document, context: Context) -> Iterator[Issue]:
+    """A file for a release that reads none: `--module` and `--config` name a function (0.3.0
+    torchtitan/config/manager.py, ConfigManager)."""
+    release = context.versions.get("torchtitan", ())
+    if release >= _READS_NO_FILE_SINCE and not has_copy(context):
+        message = f"TorchTitan {'.'.join(map(str, release))} reads no TOML: `--module` and `--config` name a function"
+        yield Issue("unreadable-config", message, document.path, (), "warning")
 
 
 def _issues(config: TitanConfig) -> Iterator[Issue]:

@@ -62,7 +62,7 @@ from memlint.formats.training_arguments import Version, arguments
 from memlint.formats.training_arguments import apply as apply_arguments
 from memlint.formats.vision_towers import apply_towers, has_no_images
 from memlint.formats.without_training import apply_without_training
-from memlint.run import Entailed, Origin, Run
+from memlint.run import TRANSFORMERS, Entailed, Origin, Run
 from memlint.source.document import Document, Path, Start
 
 __all__ = [
@@ -176,7 +176,7 @@ def config_of(
     stated, for_trl = context.versions, _is_for_trl(section)
     versions, origins = trainer_versions(section, SCHEMA, stated, for_trl, oldest)
     context = context._replace(versions=versions, version_origins={**context.version_origins, **origins})
-    transformers = tuple(versions.get("transformers", (5, 23)))
+    transformers = tuple(versions.get("transformers", TRANSFORMERS))
     trl = tuple(versions.get("trl", _TRL_NEWEST)) if for_trl else ()
     start = section.document.start
     has_defaults = bool(trl) and not (start is not None and start.program.has_plain_arguments)  # TRL's own

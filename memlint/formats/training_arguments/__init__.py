@@ -12,7 +12,7 @@ from typing import Any
 from memlint.formats.fields import Fields, Section
 from memlint.formats.training_arguments.arguments import Arguments, Version
 from memlint.formats.training_arguments.keys import KEYS, optimizer_options
-from memlint.run import Origin
+from memlint.run import TRANSFORMERS, Origin
 
 __all__ = [
     "FSDP_ALL_IN_CONFIG_SINCE",
@@ -59,7 +59,7 @@ def arguments(
     """
     versions = versions or {}
     defaults = {**KEYS.defaults, "optim": default_optimizer(versions), **(overrides or {})}
-    transformers = versions.get("transformers", (5, 23))
+    transformers = versions.get("transformers", TRANSFORMERS)
     named = source or f"transformers {'.'.join(map(str, transformers))} TrainingArguments"
     return read_arguments(section, defaults, named, world_size, spellings)
 
@@ -67,9 +67,9 @@ def arguments(
 def default_optimizer(versions: Mapping[str, Version]) -> str:
     """`optim` when nothing is said: transformers' own AdamW before 4.32 (4.31.0 training_args.py:1026, 4.32.1 :1050),
     fused AdamW from torch 2.8 on (4.57.6 :1292)."""
-    if versions.get("transformers", (5, 23)) < (4, 32):
+    if versions.get("transformers", TRANSFORMERS) < (4, 32):
         return "adamw_hf"
-    fused = versions.get("torch", (2, 13)) >= (2, 8) and versions.get("transformers", (5, 23)) >= (4, 57)
+    fused = versions.get("torch", (2, 13)) >= (2, 8) and versions.get("transformers", TRANSFORMERS) >= (4, 57)
     return "adamw_torch_fused" if fused else "adamw_torch"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from memlint.formats.fields import Behaviour, Fields, as_bool, as_int, as_number
 from memlint.formats.keys import FieldChange, Key, Keys, Written
 from memlint.formats.training_arguments.arguments import Arguments
-from memlint.run import Origin
+from memlint.run import TRANSFORMERS, Origin
 
 
 def _read_optimizer(fields: Fields, args: Arguments) -> None:
@@ -56,7 +56,7 @@ def _read_checkpointing(fields: Fields, args: Arguments) -> None:
     kwargs = options if isinstance(options, dict) else {}
     reentrant = as_bool(kwargs.get("use_reentrant"))
     if reentrant is None:
-        default = args.release("transformers", (5, 23)) < (5,)
+        default = args.release("transformers", TRANSFORMERS) < (5,)
         fields.put("checkpointing.reentrant", default, Origin("default", detail=args.source))
     else:
         fields.put("checkpointing.reentrant", reentrant, args.origin("gradient_checkpointing_kwargs"))

@@ -15,6 +15,7 @@ from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import OTHER_TRAINERS, apply_hardware
 from memlint.formats.key_releases import put_release
 from memlint.formats.keys import read_start
+from memlint.formats.trainer_names import with_taken_releases
 from memlint.formats.verl import behaviour
 from memlint.formats.verl.composed import composed
 from memlint.formats.verl.config import VerlConfig, has_copy
@@ -34,6 +35,7 @@ from memlint.formats.verl.recognise import (
     is_template,
     recognise,
 )
+from memlint.formats.verl.releases import TAKES
 from memlint.run import Origin, Run
 from memlint.source.document import Document
 
@@ -90,6 +92,7 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
 def config_of(document: Document, context: Context) -> VerlConfig:
     sft = _is_sft(document)
     files = composed(document, context, sft)
+    context = with_taken_releases(context, NAME, TAKES)
     return VerlConfig(root(document), files, SFT_KEYS if sft else KEYS, context, sft)
 
 

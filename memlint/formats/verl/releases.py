@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from memlint.formats.fields import value_at
+from memlint.formats.trainer_names import Taken
 from memlint.formats.verl.config import VerlConfig
+
+# Releases before bound nothing (Requires-Dist of each wheel).
+TAKES: Taken = (((0, 9), {"transformers": (5, 10)}),)
 
 _SINCE = (0, 4)
 _ACTOR = ("actor_rollout_ref", "actor")

@@ -20,6 +20,8 @@ DEEPSEEK_V3 = Family(
     experts=ExpertTraits(routers.SIGMOID_IN_FP32, linears_in_4=True, peft_stacked_targets=_STACKED_TARGETS),
     liger=LigerTraits(supported=True),
 )
+# models/auto/modeling_auto.py of 5.24 loads Sarvam 105B with DeepSeek V3's classes.
+SARVAM_MLA = DEEPSEEK_V3._replace(model_types=("sarvam_mla",), code=since(5, 24), classes=(), liger=LigerTraits())
 DEEPSEEK_V32 = Family(
     model_types=("deepseek_v32",),
     code=since(5),
@@ -33,4 +35,4 @@ DOTS1 = Family(
     experts=ExpertTraits(routers.SIGMOID_IN_FP32, peft_stacked_targets=_STACKED_TARGETS),
 )
 
-ROWS = (DEEPSEEK_V2, DEEPSEEK_V3, DEEPSEEK_V32, DEEPSEEK_V4, DOTS1)
+ROWS = (DEEPSEEK_V2, DEEPSEEK_V3, SARVAM_MLA, DEEPSEEK_V32, DEEPSEEK_V4, DOTS1)

@@ -62,10 +62,13 @@ GEMMA3N_TEXT = Family(
     attention=AttentionTraits(mask_before_norm=True),
     rotary=RotaryTraits(one_by_one=True, separate_for_windows=True),
 )
+# 5.24 models/gemma4/configuration_gemma4.py, Gemma4TextConfig.kv_sharing_modes
+_STORES_KEYS = AttentionTraits(stores_keys=since(5, 24))
 GEMMA4_TEXT = Family(
     model_types=("gemma4_text",),
     code=since(5),
     classes=("Gemma4",),
+    attention=_STORES_KEYS,
     scales_output=True,
     rotary=RotaryTraits(one_by_one=True, separate_for_windows=True),
     experts=ExpertTraits(routers.KEEPS_FP32),
@@ -78,7 +81,13 @@ GEMMA4 = GEMMA4_TEXT._replace(
     classes=(),
     vision=VisionTraits(PatchPath("rms", pools_by_position=True), patches_per_token=280 / 186, passes_use_cache=True),
 )
-GEMMA4_UNIFIED = Family(model_types=("gemma4_unified",), code=since(5), vision=VisionTraits(passes_use_cache=True))
+GEMMA4_UNIFIED = Family(
+    model_types=("gemma4_unified",),
+    code=since(5),
+    attention=_STORES_KEYS,
+    vision=VisionTraits(passes_use_cache=True),
+)
+GEMMA4_UNIFIED_TEXT = Family(model_types=("gemma4_unified_text",), code=since(5), attention=_STORES_KEYS)
 # models/gemma4/image_processing_gemma4.py, pad_along_first_dim
 GEMMA4_TOWER = Family(
     classes=("Gemma4Vision",),
@@ -98,5 +107,6 @@ ROWS = (
     GEMMA4_TEXT,
     GEMMA4,
     GEMMA4_UNIFIED,
+    GEMMA4_UNIFIED_TEXT,
     GEMMA4_TOWER,
 )

@@ -23,6 +23,10 @@ GLM4_MOE = Family(
     classes=("Glm4Moe",),
     experts=ExpertTraits(routers.SIGMOID_IN_FP32, linears_in_4=True, peft_stacked_targets=_STACKED_TARGETS),
 )
+# models/auto/modeling_auto.py of 5.24 loads Sarvam 30B with GLM 4's classes; peft 0.21.2 knows no names of its experts.
+SARVAM_MOE = GLM4_MOE._replace(
+    model_types=("sarvam_moe",), code=since(5, 24), classes=(), experts=ExpertTraits(routers.SIGMOID_IN_FP32)
+)
 GLM4_MOE_LITE = Family(
     model_types=("glm4_moe_lite",),
     code=since(5),
@@ -61,4 +65,4 @@ GLM4V_TOWER = Family(
     ),
 )
 
-ROWS = (GLM4, GLM4_MOE, GLM4_MOE_LITE, GLM_MOE_DSA, GLM4V, GLM46V, GLM4V_MOE, GLM4V_TOWER)
+ROWS = (GLM4, GLM4_MOE, SARVAM_MOE, GLM4_MOE_LITE, GLM_MOE_DSA, GLM4V, GLM46V, GLM4V_MOE, GLM4V_TOWER)

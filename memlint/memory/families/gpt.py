@@ -65,7 +65,7 @@ GPT_NEOX_JAPANESE = Family(
 GPTJ = Family(
     model_types=("gptj", "codegen"),
     classes=("GPTJ", "CodeGen"),
-    attention=AttentionTraits(sdpa=NEVER, returns_weights=True),
+    attention=AttentionTraits(sdpa=since(5, 24), returned_weights=before(5, 24)),
 )
 OPENAI_GPT = Family(
     model_types=("openai-gpt",),

@@ -71,15 +71,20 @@ def refused_attention(architecture: object, release: Version) -> tuple[str, ...]
     return tuple(
         name
         for kind, names in _ASKED.items()
-        if family in table[kind] and (not release or release >= table[kind][family])
+        if family in table[kind] and table[kind][family].include(release)
         for name in names
     )
 
 
 @cache
-def _refused_attention() -> Mapping[str, Mapping[str, Version]]:
+def _refused_attention() -> Mapping[str, Mapping[str, Releases]]:
     table = _table("refused_attention.json")
-    return {kind: {family: _release(since) for family, since in table[kind].items()} for kind in _ASKED}
+    return {kind: {family: _releases_from(value) for family, value in table[kind].items()} for kind in _ASKED}
+
+
+def _releases_from(value: str | list[str]) -> Releases:
+    """A row of the table: the first release that refuses, or that one and the first that takes it again."""
+    return Releases(*map(_release, [value] if isinstance(value, str) else value))
 
 
 def _release(text: str) -> Version:

@@ -43,6 +43,8 @@ class AttentionTraits(NamedTuple):
     # Releases with `_supports_sdpa`. In others a model that is asked for sdpa raises, and by default it runs eager
     # attention, which saves its scores.
     sdpa: Releases = ALWAYS
+    # Releases in which the last layer of each kind stores its keys and values, whether another one reads them or not.
+    stores_keys: Releases = NEVER
     # The code does not use the attention interface: it runs eager attention whatever the config asks for.
     eager_only: bool = False
     # Code of the model's own repository: what its last revisions compute with sdpa, the first ones computed with eager
@@ -71,6 +73,8 @@ class AttentionTraits(NamedTuple):
     scales_by_sinks: bool = False
     # Layers return their attention weights, so that checkpointing holds them and makes zeros as their gradient.
     returns_weights: bool = False
+    # Releases in which they did so.
+    returned_weights: Releases = NEVER
     # Without checkpointing, what the layer before returned lives until the layer returns (`outputs = layer(...)`).
     holds_weights_before: bool = False
     # The query projection is twice as wide. Its second half gates the output of attention: one more tensor.
@@ -325,7 +329,7 @@ class Family(NamedTuple):
 
     model_types: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
-    # Releases that implement the family (models/ of 4.57.6 and of 5.23.0).
+    # Releases that implement the family (models/ of 4.57.6, 5.23.0 and 5.24.0).
     code: Releases = ALWAYS
     attention: AttentionTraits = AttentionTraits()
     rotary: RotaryTraits = RotaryTraits()

@@ -331,7 +331,7 @@ def _probabilities(context: LayerContext, shape: TokenMixer, query: Value, keys:
         found = after_dropout
     if traits.keeps_weights_dtype and not traits.drops_weights:
         context.held.append(ops.hold(found))
-    if traits.returns_weights:
+    if traits.returns_weights or context.kernels.returns_weights:
         context.returned_weights.append(ops.hold(found))
     return found
 

@@ -37,6 +37,7 @@ class KernelConfig(NamedTuple):
     fused_adapters: tuple[str, ...] = ()  # groups of projections: qkv, o, mlp (fused_adapter.py)
     norms_in_place: bool = True  # Liger's norms write their gradient over the incoming one
     softmax_keeps_dtype: bool = False  # in this release eager attention's softmax computes in the dtype of the scores
+    returns_weights: bool = False  # in this release layers return the weights of eager attention
     gated_kernel: bool = True  # with `liger`: the product in a gated MLP is a kernel too
     adapter_output_is_separate: bool = (
         False  # what an adapter adds is a tensor before it is added (Unsloth until 2025.3)

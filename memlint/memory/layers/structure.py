@@ -80,7 +80,7 @@ def kernels_in_use(layer: DecoderLayer, roles: Roles, kernels: KernelConfig) -> 
     if kernels.attention in FLASH and not _depends_on_fused_kernel(layer):
         kernels = kernels._replace(attention=_DEFAULTS.attention)
     if kernels.attention != "eager":
-        kernels = kernels._replace(softmax_keeps_dtype=_DEFAULTS.softmax_keeps_dtype)
+        kernels = kernels._replace(softmax_keeps_dtype=_DEFAULTS.softmax_keeps_dtype, returns_weights=False)
         if not any(linear.weight.int8_product for _, linear in roles.linears):
             kernels = kernels._replace(bfloat16=_DEFAULTS.bfloat16)
     return kernels

@@ -81,7 +81,7 @@ class _Forward:
         self._step = self._step._replace(width=self._width)
         self._input_requires_grad = input_requires_grad or self._embeds_with_gradient("decoder")
         self._source_requires_grad = False
-        self._shares_keys = shared_keys.shares_keys(step.architecture)
+        self._stores_keys = shared_keys.stores_keys(step)
         self._kinds: dict[tuple[int, int], _LayerKind] = {}
 
     @property
@@ -126,7 +126,7 @@ class _Forward:
         step = self._step if run is self._step.run else self._step._replace(run=run)
         is_first = len(self._found) == 1
         added = _layer_segments(step, part, part_state, kind, self._input_requires_grad, is_first)
-        held = shared_keys.held_inputs(step, part) if self._shares_keys else 0
+        held = shared_keys.held_inputs(step, part) if self._stores_keys else 0
         if held:
             added[-1] = _keeping(added[-1], held)
             # Its gradient is the incoming one of the layer before, which runs backward next.
@@ -305,14 +305,17 @@ def _inputs_of_parts(step: TrainingStep, mode: LayerMode) -> int:
     return max(0, rounded(hidden * wider) - rounded(hidden * mode.width))
 
 
+_VALUES_KEEP_DTYPE_SINCE = (5, 24)
+
+
 def _held_by_cache(step: TrainingStep, kind: _LayerKind, mode: LayerMode, graph: bool) -> int:
     """Bytes of the keys and values that the language model of an image-text model caches in its forward, beside what
     attention saves.
 
-    Rotated keys are fp32 under autocast where the residual stream or the weight of their norm is, and values are cached
-    in the dtype of the keys (transformers 5.23 cache_utils.py, DynamicLayer.lazy_initialization). In half precision
-    they are what attention saves, except where no graph (`graph`) is recorded: below the first layer that trains. A
-    checkpointed model caches nothing (utils/generic.py:1042).
+    Rotated keys are fp32 under autocast where the residual stream or the weight of their norm is. Before 5.24 values
+    were cached in the dtype of the keys (transformers 5.23 and 5.24 cache_utils.py, DynamicLayer.lazy_initialization).
+    In half precision they are what attention saves, except where no graph (`graph`) is recorded: below the first layer
+    that trains. A checkpointed model caches nothing (5.24 utils/generic.py:1135).
     """
     attention, family = kind.shape.attention, families.of_layer(kind.shape.class_name)
     rotary, normed_later = family.rotary, family.attention.norms_after_rotary
@@ -327,8 +330,11 @@ def _held_by_cache(step: TrainingStep, kind: _LayerKind, mode: LayerMode, graph:
     caches = caches_keys(step.architecture) and step.run.checkpointing.mode == "none" and step.needs_gradient
     if not caches or attention.kind != "attention" or attention.shares_kv or (graph and not in_fp32):
         return 0
-    cached = width if in_fp32 else step.kernels.autocast_width or width
-    return rounded(kind.counts["key"] * cached) + rounded(kind.counts["value"] * cached)
+    half = step.kernels.autocast_width or width
+    keys = rounded(kind.counts["key"] * (width if in_fp32 else half))
+    if in_fp32 and () < step.run.stack.transformers < _VALUES_KEEP_DTYPE_SINCE:
+        return keys + rounded(kind.counts["value"] * width)
+    return keys if graph else keys + rounded(kind.counts["value"] * half)
 
 
 def _kept_by_fsdp1(step: TrainingStep, unit: Unit, mode: LayerMode) -> int:

@@ -7,32 +7,42 @@ graph leads to the layer's input: with reentrant checkpointing that is a leaf, w
 
 from __future__ import annotations
 
+import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture
 from memlint.memory.segments.step import TrainingStep, has_streams
 from memlint.memory.state.storage import rounded
 from memlint.memory.values import Unit
 
 
-def shares_keys(architecture: Architecture) -> bool:
+def stores_keys(step: TrainingStep) -> bool:
+    """Whether layers store keys and values: for later ones, or for whoever may read them (Gemma 4 since 5.24)."""
+    return _shares_keys(step.architecture) or _stores_in_any_case(step)
+
+
+def _shares_keys(architecture: Architecture) -> bool:
     """Whether some layers read the keys and values of others."""
     return any(layer.attention.shares_kv for layer in architecture.layer_types)
 
 
-def layers_storing(architecture: Architecture, unit: Unit) -> int:
-    """How many of the unit's layers make keys and values that later layers read: of each kind of attention the last
-    one that has its own."""
-    if not shares_keys(architecture):
+def _stores_in_any_case(step: TrainingStep) -> bool:
+    return families.of(step.architecture).attention.stores_keys.include(step.run.stack.transformers)
+
+
+def layers_storing(step: TrainingStep, unit: Unit) -> int:
+    """How many of the unit's layers store keys and values: of each kind of attention the last one that has its own."""
+    if not stores_keys(step):
         return 0
+    architecture = step.architecture
     kinds = [architecture.layer_types[index].attention for index in architecture.layer_type_ids]
     last = {kind.sliding_window: index for index, kind in enumerate(kinds) if not kind.shares_kv}
-    read = {kind.sliding_window for kind in kinds if kind.shares_kv}
+    stored = {kind.sliding_window for kind in kinds if kind.shares_kv or _stores_in_any_case(step)}
     layers = range(unit.layer_index, unit.layer_index + unit.repeat)
-    return sum(index in layers for window, index in last.items() if window in read)
+    return sum(index in layers for window, index in last.items() if window in stored)
 
 
 def held_inputs(step: TrainingStep, unit: Unit) -> int:
     """Bytes of the inputs of the unit's layers that store keys."""
-    return held_input(step) * layers_storing(step.architecture, unit)
+    return held_input(step) * layers_storing(step, unit)
 
 
 def held_input(step: TrainingStep) -> int:

@@ -220,6 +220,7 @@ def kernel_config(run: Run, simulated: bool) -> KernelConfig:
         scan=_scan_implementation(run),
         fused_adapters=run.method.fused_adapters,
         softmax_keeps_dtype=_softmax_keeps_dtype(run),
+        returns_weights=families.of(run.model.architecture).attention.returned_weights.include(run.stack.transformers),
         softmax_keeps_input=() < run.stack.torch < _SOFTMAX_BY_ITS_RESULT_SINCE,
         gated_kernel=not run.stack.use_unsloth,
         dequantized_width=_dequantized_width(run),

@@ -18,6 +18,8 @@ from memlint.run import Run, Stack, Unknown
 # From these releases on nothing in this folder changes for any model. `_last_transformers_change` has transformers.
 _LAST_CHANGES: Mapping[str, Version] = {"torch": (2, 0), "trl": (0, 19), "deepspeed": (0, 19), "accelerate": (1, 11)}
 _LOADS_IN_ORDER: Version = (5, 4)  # what is quantised on the fly (card/interval.py, _loads_faster_than_it_quantises)
+_CACHES_APART: Version = (5, 24)  # keys and values of image-text models (segments/of_model.py, _held_by_cache)
+_HOOKS_OUTSIDE: Version = (5, 23)  # of FSDP2's wider outputs (segments/of_model.py, _inputs_of_parts)
 _MIXERS_THAT_SETTLED = ("attention", "mla")
 
 
@@ -50,8 +52,9 @@ def _last_transformers_change(run: Run) -> Version | None:
     """The release of transformers from which on nothing changes for the models of this run.
 
     Of attention and dense MLPs alone it is 4.52, or the last that a family's row names; of weights that are quantised
-    5.4 at least. None where any release may matter: state-space layers, experts and adapters that PEFT moves to them,
-    other models that nobody names, and every model under Unsloth (unsloth.py, `_loss_in_chunks`).
+    5.4 at least, of outputs that FSDP2 makes wider 5.23, of image-text models that cache keys 5.24. None where any
+    release may matter: state-space layers, experts and adapters that PEFT moves to them, other models that nobody
+    names, and every model under Unsloth (unsloth.py, `_loss_in_chunks`).
     """
     others = run.method.extra_models
     if run.stack.use_unsloth or isinstance(others, Unknown):
@@ -59,6 +62,8 @@ def _last_transformers_change(run: Run) -> Version | None:
     settled = [_last_change(model.architecture) for model in (run.model, *others)]
     if run.model.quantization.method != "none":
         settled.append(_LOADS_IN_ORDER)
+    if run.parallelism.engine == "fsdp" and run.parallelism.fsdp.output_dtype:
+        settled.append(_HOOKS_OUTSIDE)
     return None if None in settled else max(release for release in settled if release is not None)
 
 
@@ -70,4 +75,6 @@ def _last_change(architecture: Architecture | Unknown) -> Version | None:
     plain = all(
         one.attention.kind in _MIXERS_THAT_SETTLED and not (one.mlp.experts or one.parallel_ssm) for one in layers
     )
-    return max((4, 52), families.last_change(architecture.family)) if plain else None
+    caches = architecture.towers and not family.vision.passes_use_cache
+    last = max((4, 52), families.last_change(architecture.family), _CACHES_APART if caches else ())
+    return last if plain else None

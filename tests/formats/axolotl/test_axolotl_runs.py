@@ -625,7 +625,7 @@ def test_versions(value: Any, versions: dict[str, Any], found: dict[str, Any]) -
 
 def test_releases_are_one_row_each_newest_first() -> None:
     minors = [release.version[:2] for release in RELEASES]
-    assert minors == [(0, minor) for minor in range(19, 3, -1)]
+    assert minors == [(0, minor) for minor in range(21, 3, -1)]
     for older, newer in zip(RELEASES[1:], RELEASES):
         assert older.newest["transformers"] <= newer.newest["transformers"]
         assert older.newest["torch"] <= newer.newest["torch"]
@@ -973,3 +973,11 @@ def test_a_model_that_the_file_resizes_is_not_the_one_that_it_names(
     model = parsed_of({**PLAIN, key: entries}).runs[0].model
     assert (model.architecture is not UNKNOWN) is is_known
     assert (model.name is not UNKNOWN) is is_known
+
+
+@pytest.mark.parametrize(("release", "version"), [((), 1), ((0, 19), 1), ((0, 20), 2), ((0, 21), 2)])
+def test_fsdp_is_version_2_alone_since_0_20(release: tuple[int, ...], version: int) -> None:
+    """0.20.0 utils/schemas/config.py, fsdp_version; what asks for FSDP1 is refused (rule AXO103)."""
+    value = {**PLAIN, "fsdp_config": {"offload_params": True}}
+    (run,) = parsed_of(value, versions={"axolotl": release} if release else {}).runs
+    assert run.parallelism.fsdp.version == version

@@ -104,6 +104,7 @@ def test_defaults_are_axolotls_own() -> None:
     properties = compiled_schema(SCHEMA).schema["properties"]
     own = {row.name: properties[row.name]["default"] for row in KEYS if "default" in properties.get(row.name, {})}
     assert own.pop("tf32") == "auto"  # which asks the card: no value of a switch
+    assert own.pop("fsdp_version") == 2  # from 0.20 on, which has no other
     assert {name: KEYS[name].default for name in own} == own
     # What the schema leaves empty, and Axolotl then takes for false, 0 or nothing.
     assert not any(value for name, value in KEYS.defaults.items() if name not in own)

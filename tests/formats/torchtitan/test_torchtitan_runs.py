@@ -240,3 +240,12 @@ def test_no_value_makes_parsing_raise(value: Any) -> None:
     found, context = loaded()
     for one in (value, {"model": value, "training": value}, {"model": {"flavor": value}, "parallelism": value}):
         torchtitan.parse(found._replace(value=one), context)
+
+
+@pytest.mark.parametrize(("release", "reads"), [((0, 2, 2), True), ((0, 3), False), ((), True)])
+def test_releases_that_read_no_file(release: tuple[int, ...], reads: bool) -> None:
+    """0.3.0 torchtitan/config/manager.py, ConfigManager: `--module llama3 --config llama3_8b`."""
+    versions = {"torchtitan": release} if release else {}
+    context = in_memory({"train.toml": toml()}).context()._replace(versions=versions)
+    found = torchtitan.parse(document(toml(), "train.toml"), context)
+    assert ("unreadable-config" in [issue.code for issue in found.issues]) != reads

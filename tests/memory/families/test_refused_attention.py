@@ -50,8 +50,22 @@ def test_releases_that_had_it() -> None:
     assert "flash_attention_3" in refused("llama4", (4, 57))
 
 
+def test_releases_that_refused_it() -> None:
+    """`_supports_sdpa = True` came to models/codegen and models/gptj in 5.24."""
+    for family in ("codegen", "gptj"):
+        assert "sdpa" in refused(family, (5, 23)) and "sdpa" in refused(family, (4, 57))
+        assert "sdpa" not in refused(family, (5, 24)) and "sdpa" not in refused(family)
+
+
+def test_a_class_beside_its_base() -> None:
+    """5.24 models/gemma3/modeling_gemma3.py: Gemma3Model refuses what Gemma3PreTrainedModel takes; 5.23 took it."""
+    assert "flash_attention_2" in refused("gemma3", (5, 24))
+    assert "flash_attention_2" not in refused("gemma3", (5, 23))
+    assert "flash_attention_2" not in refused("gemma3_text")
+
+
 def test_the_rows_of_the_estimator_agree() -> None:
     """Families whose attention runs as eager one, since no other loads."""
-    for family in ("bloom", "codegen", "gpt_neo", "gptj", "granite_swa", "vaultgemma", "xglm", "openai-gpt", "gemma2"):
+    for family in ("bloom", "gpt_neo", "granite_swa", "vaultgemma", "xglm", "openai-gpt", "gemma2"):
         assert "sdpa" in refused(family)
         assert not lookup.loads_with_sdpa(SimpleNamespace(family=family))

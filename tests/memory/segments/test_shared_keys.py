@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from memlint.architectures import from_config
+import pytest
+
 from memlint.memory.estimate import estimate
 from memlint.memory.segments.shared_keys import held_input, layers_storing
 from memlint.memory.segments.step import training_step
 from memlint.memory.state.parameters import units
-from memlint.run import Checkpointing, Run
+from memlint.run import Checkpointing, Run, replace
 from tests.comparisons.families import Step, members, run_of
 
 OWN = members()["gemma4/own_embeddings"]
@@ -20,10 +21,20 @@ def run_with(mode: str, reentrant: bool) -> Run:
 
 def test_the_last_layer_of_each_kind_with_keys_of_its_own_stores_them() -> None:
     """Six layers, alternating windows, of which the last two read the keys of the third and the fourth."""
-    layers = [unit for unit in units(run_with("full", True)) if unit.name == "layer"]
-    stored = [layers_storing(from_config(OWN), unit) for unit in layers]
+    run = run_with("full", True)
+    step = training_step(run, units(run))
+    layers = [unit for unit in units(run) if unit.name == "layer"]
+    stored = [layers_storing(step, unit) for unit in layers]
     assert sum(stored) == 2
     assert [unit.layer_index for unit, count in zip(layers, stored, strict=True) if count] == [2, 3]
+
+
+@pytest.mark.parametrize(("release", "storing"), [((5, 23), 0), ((5, 24), 2)])
+def test_keys_that_no_layer_reads(release: tuple[int, ...], storing: int) -> None:
+    """transformers 5.24 models/gemma4/configuration_gemma4.py, kv_sharing_modes; 5.23 returned [None] there."""
+    run = replace(run_of(members()["gemma4_text"], Step("full", True, "sdpa")), {"stack.transformers": release})
+    step = training_step(run, units(run))
+    assert sum(layers_storing(step, unit) for unit in units(run)) == storing
 
 
 def test_a_reentrant_checkpoint_alone_holds_them() -> None:

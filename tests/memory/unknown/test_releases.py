@@ -16,7 +16,7 @@ from memlint.run import Run, Stack, replace
 from tests.comparisons.families import Step, members, run_of
 
 # On both sides of every bound that the estimator knows, and the newest ones.
-TRANSFORMERS = ((), (4, 45), (4, 48), (4, 51), (4, 52), (4, 57), (5, 16), (5, 17), (5, 20), (5, 23))
+TRANSFORMERS = ((), (4, 45), (4, 48), (4, 51), (4, 52), (4, 57), (5, 16), (5, 17), (5, 20), (5, 23), (5, 24))
 OTHERS: dict[str, tuple[tuple[int, ...], ...]] = {
     "torch": ((), (1, 10), (1, 11), (1, 12), (1, 13), (2, 0)),
     "peft": ((), (0, 18), (0, 19)),
@@ -51,6 +51,7 @@ FSDP1: dict[str, Any] = {
     "parallelism.data_parallel_size": 4,
 }
 FSDP2: dict[str, Any] = {**FSDP1, "parallelism.fsdp.version": 2, "batch.gradient_accumulation_steps": 2}
+FSDP2["parallelism.fsdp.output_dtype"] = "float32"
 ZERO3: dict[str, Any] = {
     "parallelism.engine": "deepspeed",
     "parallelism.zero.stage": 3,
@@ -65,7 +66,7 @@ def runs(family: str) -> list[Run]:
     """Ways to train in which a release matters somewhere."""
     full, lora = (run_of(members()[family], Step(method, True, "sdpa")) for method in ("full", "lora"))
     return [
-        replace(full, {"optimizer.name": "adamw_bnb_8bit"}),
+        replace(full, {"optimizer.name": "adamw_bnb_8bit", "checkpointing.mode": "none"}),
         lora,
         replace(lora, {**FSDP1, "checkpointing.reentrant": True}),
         replace(full, FSDP2),
