@@ -57,7 +57,7 @@ def test_every_commit_is_told_for_what_it_does(history: tuple[Repository, list[s
         6: [],
         7: [(moved, "renamed", True)],
         8: [(lora, "changed", True)],
-        9: [(full, "affected", True), (lora, "affected", True)],  # lora: shorter samples no longer fit either
+        9: [(full, "affected", True), (lora, "affected", False)],  # lora has not started since 8
         10: [(lora, "changed", False)],
         11: [],
     }

@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 from memlint.findings import Fix
 from memlint.fixes.plan import as_fix
 from memlint.fixes.plan_options import options
@@ -63,7 +65,7 @@ def analyser_of(thread: Mapping[str, Any], run: Mapping[str, Any], engine: Engin
     """A analyser on one variant of a thread's files, with its cards, versions and launch file."""
     files = {**thread["files"], **run.get("files", {})}
     contents = {
-        name: value if isinstance(value, str) else json.dumps(_changed(value, run.get("set", {}).get(name, {})))
+        name: value if isinstance(value, str) else _text(name, _changed(value, run.get("set", {}).get(name, {})))
         for name, value in files.items()
     }
     workspace = in_memory(contents)
@@ -78,6 +80,11 @@ def analyser_of(thread: Mapping[str, Any], run: Mapping[str, Any], engine: Engin
         "companions": tuple(workspace.documents(name)[0] for name in files if name == "accelerate.yaml"),
     }
     return uniform_analyser(engine, facts, cwd="/", workspace=workspace)
+
+
+def _text(name: str, value: Any) -> str:
+    """The text of a file. JSON's `1e-05` would be text in YAML 1.1, which PyYAML's own `1.0e-05` is not."""
+    return json.dumps(value) if name.endswith(".json") else yaml.safe_dump(value, sort_keys=False)
 
 
 def judge(thread: Mapping[str, Any], run: Mapping[str, Any]) -> Judged:

@@ -249,6 +249,9 @@ def test_4_bit_weights_under_fsdp_are_planned_as_they_are_read(
     again = analyser.reanalysis(analysis, analyser.workspaces.of("train.yaml"))
     search = PlanSearch(analysis.runs[0], analysis.estimates[0], SearchHooks(express=edit_writer(analysis)))
     shared = [one for one in search.steps(()) if "with FSDP" in one.title]
+    if analysis.runs[0].stack.framework == "axolotl" and release == (5, 23):
+        assert shared == []  # Axolotl 0.20 has FSDP2 alone, which refuses to read 4-bit weights layer by layer
+        return
     assert len(shared) == 2 and all(one.title.startswith("4-bit base") is not packed for one in shared)
     for one in shared:
         option = written(analysis, 0, search.plan((one,)), again)
