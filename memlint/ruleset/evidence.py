@@ -60,8 +60,8 @@ def if_it_starts(finding: Finding, others: Iterable[Finding]) -> Finding:
     stops = sorted({one.rule for one in others if keeps_from_starting(one)})
     if not stops or finding.severity != "error" or keeps_from_starting(finding):
         return finding
-    condition = f"{' and '.join(stops[:2])} did not keep it from starting"
-    message = f"{finding.message} (with these values, if {condition})"
+    condition = f"once {' and '.join(stops[:2])} {'is' if len(stops) == 1 else 'are'} mended"
+    message = f"{finding.message} (with these values, {condition})"
     return finding._replace(severity="warning", message=message, where=condition)
 
 

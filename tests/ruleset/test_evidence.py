@@ -199,7 +199,7 @@ def test_the_warning_names_what_keeps_the_run_from_starting() -> None:
     stops = sorted({one.rule for one in found if one.severity == "error"})
     assert stops
     memory = [one for one in found if one.name.startswith("memory/") and one.severity == "warning"]
-    assert [one.message.endswith(f"(with these values, if {stops[0]} did not keep it from starting)") for one in memory]
+    assert [one.message.endswith(f"(with these values, once {stops[0]} is mended)") for one in memory]
     assert all(stops[0] in one.where for one in memory if "out of memory" in one.message)
 
 
