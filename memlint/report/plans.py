@@ -67,7 +67,8 @@ def _largest_lines(row: dict[str, Any]) -> Iterator[str]:
 def _card_lines(row: dict[str, Any]) -> Iterator[str]:
     if "cards" in row:
         found = row["cards"]
-        yield f"  fewest of these cards as it is: {found['as_it_is'] or 'none is enough'}"
+        beside = ", beside the inference engine's own" if found["beside_engine"] else ""
+        yield f"  fewest of these cards as it is{beside}: {found['as_it_is'] or 'none is enough'}"
         changes = f" ({'; '.join(found['changes'])})" if found["changes"] else ""
         yield f"  fewest without a risk for the result: {found['with_changes'] or 'none is enough'}{changes}"
 

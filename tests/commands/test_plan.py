@@ -130,6 +130,14 @@ def test_the_fewest_cards_are_told(folder: Path) -> None:
           if "of these cards" not in one["title"]]  # fmt: skip
 
 
+def test_the_fewest_cards_of_a_policy_are_not_those_of_its_engine(tmp_path: Path) -> None:
+    options = "--actor.num_gpus_per_node 2 --actor.num_nodes 1 --actor.model_name_or_path Qwen/Qwen3-0.6B"
+    options += " --vllm.num_engines 2 --prompt_data d --max_new_tokens 512 --prompt_max_len 512"
+    write(tmp_path, {"run.sh": f"python3 -m openrlhf.cli.train_ppo_ray {options}\n"})
+    shown = memlint(tmp_path, "plan", "run.sh", "--goal", "cards", "--gpu", "A100-80GB", "--isolated").out
+    assert "  fewest of these cards as it is, beside the inference engine's own: " in shown
+
+
 def test_the_checklist_ends_with_what_fits(folder: Path) -> None:
     tried = planned(folder, "full.yaml", *FOUR)["checklist"]
     assert [one["fits"] for one in tried] == [False] * (len(tried) - 1) + [True]
