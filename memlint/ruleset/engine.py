@@ -33,7 +33,6 @@ from memlint.repository.launch.missing_engine_file import with_stage_readings
 from memlint.repository.launch.several_numbers import with_number_readings
 from memlint.repository.launch.unknown_launcher import with_launcher_readings
 from memlint.repository.once import Once
-from memlint.repository.scripts.lost import loses_flags
 from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.found import Found
 from memlint.ruleset.internal_error import internal_error
@@ -45,7 +44,7 @@ from memlint.ruleset.rule_set import RuleSet, listed
 from memlint.ruleset.source_findings import problem_findings, template_finding
 from memlint.run import Run, Stack
 from memlint.source import in_dialect
-from memlint.source.document import Document
+from memlint.source.document import LOST_FLAGS, Document
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -165,7 +164,7 @@ class Engine:
         launched = with_launch_command(document, format_.NAME, context)
         context = launched.context
         parsed = _parsed(format_, document, launched)
-        if loses_flags(document):
+        if any(problem.code == LOST_FLAGS for problem in document.problems):
             parsed = parsed._replace(runs=())
         takes_comments = _takes_comments(format_, document, context)
         problems = [Found(one) for part in parsed.documents for one in problem_findings(part, takes_comments)]

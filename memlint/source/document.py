@@ -52,6 +52,7 @@ class Problem(NamedTuple):
     severity: str = "error"
 
 
+LOST_FLAGS = "lost-flags"  # the code of a problem: a command ends before some of its flags (repository/scripts/lost.py)
 NOT_READ = "cannot be read"  # part of the reason in `ValueSources.unknown` for an unreadable file with arguments
 
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from memlint.source.document import Document, Problem
+from memlint.source.document import LOST_FLAGS, Document, Problem
 from memlint.source.lines import Lines
 from memlint.source.shell.invocation import Invocation
 
-LOST_FLAGS = "lost-flags"
 # From the last word of a command to the next command: an end of line, and maybe lines of blanks or comments.
 _BETWEEN = re.compile(
     r"(?P<blank>\\[ \t]+)?(?P<backslash>[ \t]*\\)?[ \t]*\r?\n(?:[ \t]*(?P<comment>#[^\n]*)?\n)*[ \t]*"
@@ -41,10 +40,6 @@ def with_lost_flags(document: Document, of: Invocation, invocations: Iterable[In
                 problems=(*document.problems, Problem(LOST_FLAGS, message, span, severity="warning"))
             )
     return document
-
-
-def loses_flags(document: Document) -> bool:
-    return any(problem.code == LOST_FLAGS for problem in document.problems)
 
 
 def _why(between: re.Match[str], line: int) -> str:
