@@ -101,6 +101,10 @@ def _counted_model(run: Run) -> _WholeModel:
 
 def trains_nothing(run: Run) -> bool:
     """Whether no parameter of the run's model trains; nothing is placed for that. Raises `MissingValue`."""
+    method = run.method
+    chooses = method.freeze_language_model or method.trainable_patterns or run.optimizer.badam_mode
+    if method.kind == "full" and not chooses and run.model.architecture is not UNKNOWN:
+        return False  # the embedding trains, whatever else does
     return _whole_model(run).trainable == 0
 
 
