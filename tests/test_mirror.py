@@ -76,7 +76,7 @@ COVERED = {
         *("formats.skyrl.reading", "formats.skyrl.refused", "formats.skyrl.roles", "formats.section_edits"),
     ),
     "tests/formats/slime/test_slime_runs.py": (
-        *("formats.slime.backend", "formats.slime.format"),
+        "formats.slime.backend",
         *("formats.slime.issues", "formats.slime.keys", "formats.slime.reading", "formats.slime.refused"),
         "formats.slime.roles",
     ),
@@ -109,7 +109,7 @@ COVERED = {
     ),
     "tests/formats/megatron/test_megatron_runs.py": (
         *("formats.megatron.engine", "formats.megatron.issues", "formats.megatron.keys", "formats.megatron.model"),
-        *("formats.megatron.format", "formats.megatron.parallel"),
+        "formats.megatron.parallel",
     ),
     "tests/formats/swift/test_swift_runs.py": (
         "formats.distillation",

@@ -75,6 +75,19 @@ def _misspell(value: dict[str, Any], places: list[Place], fields: Mapping[Place,
     put(value, (*place[:-1], name), item)
 
 
+def flags(value: Mapping[str, Any]) -> list[str]:
+    """The words with which a command says a configuration: a switch that is on has no value, one that is off is left
+    out."""
+    words: list[str] = []
+    for key, item in value.items():
+        if item is False:
+            continue
+        words.append(f"--{key}")
+        if item is not True:
+            words.extend(map(str, item if isinstance(item, list) else [item]))
+    return words
+
+
 def _holds(value: Any, place: Place) -> bool:
     for step in place:
         if not isinstance(value, dict) or step not in value:

@@ -16,7 +16,7 @@ from unittest import mock
 
 from benchmarks.mistakes.fields import Field, Place
 from benchmarks.mistakes.judges import refusal
-from benchmarks.refusals.drawn import MISSING, Options, Original
+from benchmarks.refusals.drawn import MISSING, Options, Original, flags
 
 NAME, RELEASE, FILE = "OpenRLHF", "0.11.2", "train.sh"
 VERSIONS = {"openrlhf": (0, 11, 2)}
@@ -216,14 +216,7 @@ def written(value: Mapping[str, Any]) -> str:
 
 
 def _words(value: Mapping[str, Any]) -> list[str]:
-    words: list[str] = []
-    for key, item in value.items():
-        if key == _PROGRAM or item is False:
-            continue
-        words.append(f"--{key}")
-        if item is not True:
-            words.extend(map(str, item if isinstance(item, list) else [item]))
-    return words
+    return flags({key: item for key, item in value.items() if key != _PROGRAM})
 
 
 def refuses(value: Mapping[str, Any]) -> str:

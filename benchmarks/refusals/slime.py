@@ -17,7 +17,7 @@ from unittest import mock
 from benchmarks.mistakes.fields import Field, Place
 from benchmarks.mistakes.judges import refusal
 from benchmarks.refusals.absent import stand_in
-from benchmarks.refusals.drawn import MISSING, Options, Original
+from benchmarks.refusals.drawn import MISSING, Options, Original, flags
 
 NAME, RELEASE, FILE = "slime", "0.3.1", "run.sh"
 VERSIONS = {"slime": (0, 3, 1)}
@@ -115,22 +115,11 @@ def fields() -> dict[Place, Field]:
 
 
 def written(value: Mapping[str, Any]) -> str:
-    return f"python3 train.py {shlex.join(_words(value))}\n"
-
-
-def _words(value: Mapping[str, Any]) -> list[str]:
-    words: list[str] = []
-    for key, item in value.items():
-        if item is False:
-            continue
-        words.append(f"--{key}")
-        if item is not True:
-            words.extend(map(str, item if isinstance(item, list) else [item]))
-    return words
+    return f"python3 train.py {shlex.join(flags(value))}\n"
 
 
 def refuses(value: Mapping[str, Any]) -> str:
-    return refusal(lambda: _run(_words(value)))
+    return refusal(lambda: _run(flags(value)))
 
 
 @functools.cache

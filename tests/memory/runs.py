@@ -32,6 +32,15 @@ TINY: dict[str, Any] = {
     "tie_word_embeddings": False,
 }
 
+LLAMA_8B: dict[str, Any] = {
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+}
+
 
 def run(config: dict[str, Any] | None = None, **changes: object) -> Run:
     """A full fine-tuning step in pure bf16 on one GPU, with dotted names replaced (`__` for a dot)."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from memlint.formats.fields import Behaviour, Fields
 from memlint.formats.megatron.config import SOURCE, MegatronConfig
 from memlint.formats.megatron.parallel import unread_stages
+from memlint.formats.megatron_options import put_options
 from memlint.run import Origin
 
 COMMON = (
@@ -157,3 +158,18 @@ def read_unmodelled(fields: Fields, config: MegatronConfig) -> None:
     if what:
         fields.infer("stack.unmodelled", what, "arguments of the command")
         fields.infer("stack.unmodelled_adds", False, "arguments of the command")
+
+
+_RECOMPUTATION = "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
+
+
+def put_flags(fields: Fields, config: MegatronConfig, source: str) -> None:
+    """How a command's flags say the options that advice names."""
+    recomputation = "" if fields.get("checkpointing.mode") == "full" else _RECOMPUTATION
+    sequence = "" if config.gives("sequence_parallel") else "--sequence-parallel"
+    put_options(fields, _flag, recomputation, sequence, source)
+
+
+def _flag(name: str) -> str:
+    flag = f"--{name.replace('_', '-')}"
+    return f"{flag} --use-precision-aware-optimizer" if name == "optimizer_cpu_offload" else flag

@@ -11,11 +11,10 @@ from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.keys import read_start
 from memlint.formats.megatron.config import SOURCE, MegatronConfig
-from memlint.formats.megatron.engine import COMMON, read_unmodelled
+from memlint.formats.megatron.engine import COMMON, put_flags, read_unmodelled
 from memlint.formats.megatron.issues import megatron_issues
 from memlint.formats.megatron.keys import KEYS
 from memlint.formats.megatron.recognise import NAME, SCHEMA, recognise
-from memlint.formats.megatron_options import put_options
 from memlint.run import Origin, Run
 from memlint.source.document import Document
 
@@ -35,25 +34,11 @@ def parse(document: Document, context: Context) -> Parsed:
     fields.behave(*COMMON)
     KEYS.read(fields, config, config)
     read_unmodelled(fields, config)
-    _put_options(fields, config)
+    put_flags(fields, config, SOURCE)
     read_start(fields, document)
     run = fields.run(NAME, document.path)
     issues = (*megatron_issues(fields, config), *fields.issues)
     return Parsed(NAME, (run,), issues, (document,), {"config": document.value}, {"config": (document.path, ())})
-
-
-_RECOMPUTATION = "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
-
-
-def _put_options(fields: Fields, config: MegatronConfig) -> None:
-    recomputation = "" if fields.get("checkpointing.mode") == "full" else _RECOMPUTATION
-    sequence = "" if config.gives("sequence_parallel") else "--sequence-parallel"
-    put_options(fields, _flag, recomputation, sequence, SOURCE)
-
-
-def _flag(name: str) -> str:
-    flag = f"--{name.replace('_', '-')}"
-    return f"{flag} --use-precision-aware-optimizer" if name == "optimizer_cpu_offload" else flag
 
 
 def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:

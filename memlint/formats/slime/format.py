@@ -10,8 +10,7 @@ from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import OTHER_TRAINERS, apply_hardware
 from memlint.formats.keys import read_start
-from memlint.formats.megatron.engine import read_unmodelled
-from memlint.formats.megatron_options import put_options
+from memlint.formats.megatron.engine import put_flags, read_unmodelled
 from memlint.formats.slime import behaviour
 from memlint.formats.slime.backend import read_forks
 from memlint.formats.slime.config import SOURCE, SlimeConfig
@@ -38,26 +37,12 @@ def parse(document: Document, context: Context) -> Parsed:
     KEYS.read(fields, config, config)
     if not config.is_fsdp:
         read_unmodelled(fields, config)
-        _put_options(fields, config)
+        put_flags(fields, config, SOURCE)
     read_forks(fields, config)
     read_start(fields, document, KEYS)
     run = fields.run(NAME, document.path)
     issues = (*slime_issues(fields, config), *fields.issues)
     return Parsed(NAME, (run,), issues, (document,), {"config": document.value}, {"config": (document.path, ())})
-
-
-_RECOMPUTATION = "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
-
-
-def _put_options(fields: Fields, config: SlimeConfig) -> None:
-    recomputation = "" if fields.get("checkpointing.mode") == "full" else _RECOMPUTATION
-    sequence = "" if config.gives("sequence_parallel") else "--sequence-parallel"
-    put_options(fields, _flag, recomputation, sequence, SOURCE)
-
-
-def _flag(name: str) -> str:
-    flag = f"--{name.replace('_', '-')}"
-    return f"{flag} --use-precision-aware-optimizer" if name == "optimizer_cpu_offload" else flag
 
 
 def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:

@@ -18,7 +18,6 @@ NUMBERS = (1, 2, 4, 8, 16, 32)  # of one machine, and of two and four with eight
 _PER_NODE = 8
 _MANY = 1024  # beyond any usual number
 _FIELD = "parallelism.world_size"
-_VERDICTS = {"fits": "fits", "tight": "tight", "out_of_memory": "out of memory"}
 _GIB = 2**30
 
 Estimator = Callable[[Run], Estimate]
@@ -70,7 +69,7 @@ def _group_in_words(group: Sequence[tuple[int, Estimate]], last: int) -> str:
         where = f"{count} GPUs or more"
     else:
         where = f"{count} to {up_to} GPUs" if up_to > count else f"{count} GPU{'s' if count > 1 else ''}"
-    return f"{_VERDICTS[found.verdict]} on {where} ({_bytes(found) / _GIB:.1f} GiB)"
+    return f"{found.verdict.replace('_', ' ')} on {where} ({_bytes(found) / _GIB:.1f} GiB)"
 
 
 def _bytes(one: Estimate) -> int:

@@ -13,7 +13,7 @@ from memlint.memory.sharding.unsharded import weight_bytes
 from memlint.memory.state.parameters import units
 from memlint.memory.values import Estimate
 from memlint.run import UNKNOWN, Hardware, Parallelism, Run
-from tests.memory.runs import TINY, run
+from tests.memory.runs import LLAMA_8B, TINY, run
 
 CHAT = {"purpose": "inference", "method__kind": "none", "batch__micro_batch_size": 1}
 
@@ -94,16 +94,6 @@ def served(engine: str, gpu: str = "RTX4090", **changes: object) -> Run:
     hardware = Hardware(gpu=find(gpu))
     defaults = {"serving__memory_share": 0.7, "hardware": hardware, "parallelism": parallelism}
     return run(LLAMA_8B, **{**CHAT, "sequence__length": 4096, **defaults, **changes})
-
-
-LLAMA_8B = {
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-}
 
 
 def test_vllm_fills_its_share_with_weights_and_cache() -> None:

@@ -9,7 +9,7 @@ from memlint.memory import estimate
 from memlint.memory.unknown.gpu_numbers import NUMBERS, by_number_of_gpus
 from memlint.run import UNKNOWN, Run, replace
 from tests.commands.running import memlint, write
-from tests.memory.runs import run
+from tests.memory.runs import LLAMA_8B, run
 
 ZERO3 = {"parallelism__engine": "deepspeed", "parallelism__zero__stage": 3}
 FSDP2 = (
@@ -22,19 +22,9 @@ FSDP2 = (
 OPEN = {"parallelism__world_size": UNKNOWN, "parallelism__data_parallel_size": UNKNOWN}
 
 
-_8B = {
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-}
-
-
 def on_card(name: str, length: int = 4096) -> Run:
     """Full fine-tuning of an 8B model, with ZeRO-3 over a number of GPUs that nobody says."""
-    return run(_8B, **ZERO3, **OPEN, sequence__length=length, hardware__gpu=find(name))
+    return run(LLAMA_8B, **ZERO3, **OPEN, sequence__length=length, hardware__gpu=find(name))
 
 
 def test_each_number_is_the_estimate_with_that_number() -> None:
