@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from memlint.formats.base import Context, MissingFile, Parsed
+from memlint.repository.launch.readings import SECTIONS, with_readings
 from memlint.run import UNKNOWN, Reading, Run, differences
 from memlint.source import load
 from memlint.source.document import Document
 
 REASON = "DeepSpeed file not known"
 _FIELD = "parallelism.zero.stage"
-_SECTIONS = Run._fields[Run._fields.index("model") : Run._fields.index("hardware")]
 _STAGE = r"(?:zero|stage|(?<![a-z])z)[-_]?([0-3])(?!\d)"
 _FILES = (".json", ".yaml", ".yml")
 _CPU = {"device": "cpu"}
@@ -29,13 +29,7 @@ def with_stage_readings(
     parsed: Parsed, parse: Callable[[Document, Context], Parsed], document: Document, context: Context
 ) -> Parsed:
     """The same runs. One whose DeepSpeed file is missing gets a reading for each stage and offloading it may have."""
-    runs = tuple(
-        run._replace(readings=(*run.readings, *_readings(run, index, parse, document, context)))
-        if _lacks_its_stage(run)
-        else run
-        for index, run in enumerate(parsed.runs)
-    )
-    return parsed._replace(runs=runs)
+    return with_readings(parsed, _lacks_its_stage, lambda run, index: _readings(run, index, parse, document, context))
 
 
 def _lacks_its_stage(run: Run) -> bool:
@@ -60,7 +54,7 @@ def _readings(
         runs = parse(document, context._replace(read=partial(read, supposed))).runs
         if len(runs) > index and runs[index].parallelism.zero.stage == stage:
             label = f"with ZeRO-{stage}{', offloaded' if offloads else ''}"
-            changes = differences(run, runs[index], _SECTIONS)
+            changes = differences(run, runs[index], SECTIONS)
             settled = f"give it the DeepSpeed file that it names, {label}"
             yield Reading(REASON, label, label, changes, ((_FIELD, UNKNOWN),), settled=settled)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from memlint.formats.base import Context, Launch, Parsed
+from memlint.repository.launch.readings import SECTIONS, with_readings
 from memlint.run import UNKNOWN, Reading, Run, differences
 from memlint.source.document import Document
 
 REASON = "commands start it on different numbers of GPUs"
 _FIELD = "parallelism.world_size"
-_SECTIONS = Run._fields[Run._fields.index("model") : Run._fields.index("hardware")]
 
 
 def with_number_readings(
@@ -26,13 +26,11 @@ def with_number_readings(
     """The same runs. One whose number of GPUs is open gets a reading for that of each of `commands`."""
     if not commands:
         return parsed
-    runs = tuple(
-        run._replace(readings=(*run.readings, *_readings(run, index, parse, document, context, commands)))
-        if run.parallelism.world_size is UNKNOWN
-        else run
-        for index, run in enumerate(parsed.runs)
+    return with_readings(
+        parsed,
+        lambda run: run.parallelism.world_size is UNKNOWN,
+        lambda run, index: _readings(run, index, parse, document, context, commands),
     )
-    return parsed._replace(runs=runs)
 
 
 def _readings(
@@ -49,4 +47,4 @@ def _readings(
         if len(runs) > index:
             each = f"each of {command.gpus} GPUs" if command.gpus > 1 else "one GPU"
             label = f"on {each} as in {command.path}:{command.line}"
-            yield Reading(REASON, label, label, differences(run, runs[index], _SECTIONS), ((_FIELD, UNKNOWN),))
+            yield Reading(REASON, label, label, differences(run, runs[index], SECTIONS), ((_FIELD, UNKNOWN),))

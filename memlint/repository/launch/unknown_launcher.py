@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from memlint.formats.base import Context, Launch, MissingFile, Parsed
+from memlint.repository.launch.readings import SECTIONS, with_readings
 from memlint.run import LAUNCH, Reading, Run, differences
 from memlint.source import load
 from memlint.source.document import Document
@@ -22,7 +23,6 @@ _STARTS_ALONE = ("torchrun", "deepspeed")
 _SHARDING = frozenset({"DEEPSPEED", "FSDP"})
 _MOST_FILES = 20
 _SUPPOSED_GPUS = 8  # the assumed number of GPUs if it is unknown: those of one machine
-_SECTIONS = Run._fields[Run._fields.index("model") : Run._fields.index("hardware")]
 _OFFLOADED = "  offload_optimizer_device: cpu\n  offload_param_device: cpu\n"
 
 
@@ -30,13 +30,11 @@ def with_launcher_readings(
     parsed: Parsed, parse: Callable[[Document, Context], Parsed], document: Document, context: Context
 ) -> Parsed:
     """The same runs. Those with an unknown launcher get the readings in which it shards the model."""
-    runs = tuple(
-        run._replace(readings=(*run.readings, *_readings(run, index, parse, document, context)))
-        if _is_open(run, document, context)
-        else run
-        for index, run in enumerate(parsed.runs)
+    return with_readings(
+        parsed,
+        lambda run: _is_open(run, document, context),
+        lambda run, index: _readings(run, index, parse, document, context),
     )
-    return parsed._replace(runs=runs)
 
 
 def _is_open(run: Run, document: Document, context: Context) -> bool:
@@ -95,6 +93,6 @@ def _readings(
         companion = load(launcher.encode(), "launcher", "yaml")[0]
         runs = parse(document, context._replace(companions=(companion,))).runs
         if len(runs) > index and runs[index].parallelism.engine == "deepspeed":
-            changes = differences(run, runs[index], _SECTIONS)
+            changes = differences(run, runs[index], SECTIONS)
             given = (("parallelism.engine", run.parallelism.engine),)
             yield Reading(REASON, f"{label} over {gpus} GPUs", itself, changes, given, only_where_over=True)
