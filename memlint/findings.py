@@ -73,6 +73,7 @@ class Fix(NamedTuple):
     note: str = ""
     patches: tuple[Patch, ...] = ()  # `edits` as replacements of text; empty if they were not computed
     partial: bool = False  # lowers the peak but does not resolve the finding: shown, never written by itself
+    cards: int = 0  # advice to take so many of the run's cards; 0: another change
 
 
 class Finding(NamedTuple):

@@ -99,7 +99,7 @@ class RunPlanner:
         first = fitting[0].plan if fitting else None
         by_hand = tuple(_by_hand(before, failures, first))
         free = any(option.plan.risk == 0 for option in fitting) or any(fix.quality == "none" for fix in by_hand)
-        has_one = bool(fitting or by_hand) or any(map(hardware_advice.is_of_more_cards, hardware))
+        has_one = bool(fitting or by_hand) or any(fix.cards for fix in hardware)
         return (
             *by_hand,
             *open_questions.better_as_it_stands(run, before, self._planner.first_as_it_stands(), first),

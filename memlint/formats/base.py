@@ -80,6 +80,7 @@ class Launch(NamedTuple):
     line: int = 0
     launcher: str = ""  # accelerate, torchrun, deepspeed, ...
     config_file: str = ""
+    shipped: str = ""  # the name of the launch file that it takes from TRL's package
     deepspeed: str = ""
     gpus: int = 0
     gpus_per_node: int = 0
@@ -109,7 +110,7 @@ class Launch(NamedTuple):
     def leaves_all_open(self) -> bool:
         """Whether it starts a program that takes all GPUs that there are, and says nothing more:
         `llamafactory-cli train sft.yaml` in a README."""
-        return self.launcher not in PROCESS_LAUNCHERS and not (self.files or self.gpus)
+        return self.launcher not in PROCESS_LAUNCHERS and not (self.files or self.shipped or self.gpus)
 
 
 class ConfigReader(NamedTuple):

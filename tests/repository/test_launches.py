@@ -77,6 +77,8 @@ def engine_of(analysis: Analysis) -> tuple[str, Any, Any]:
         ("deepspeed run.py --deepspeed=ds.json sft.yaml", (("ds.json",), 0, True)),
         ("deepspeed --include localhost:0,1 run.py sft.yaml", ((), 2, True)),
         ("torchrun run.py sft.yaml", ((), 1, True)),
+        ("trl sft --config sft.yaml --accelerate_config zero3", ((), 0, True)),
+        ("trl sft --config sft.yaml --num_processes 2", ((), 2, True)),
         (f"bash -lc '{COMMAND}'", (ZERO3_FILE, 0, True)),
         (COMMAND.replace("run.py", "run.py --output_dir <your folder>"), (ZERO3_FILE, 0, True)),
         (COMMAND.replace("run.py", "run.py --output_dir {OUT} --seed [SEED]"), (ZERO3_FILE, 0, True)),
@@ -93,7 +95,8 @@ def engine_of(analysis: Analysis) -> tuple[str, Any, Any]:
         (f"{COMMAND} --fsdp full_shard", (ZERO3_FILE, 0, False)),
         ("accelerate launch run.py sft.yaml", ((), 0, False)),
         ("torchrun --nproc_per_node gpu run.py sft.yaml", ((), 0, False)),
-        ("trl sft --config sft.yaml --accelerate_config zero3", ((), 0, False)),
+        ("trl sft --config sft.yaml --num_processes $N", ((), 0, False)),
+        ("trl sft --config sft.yaml --accelerate_config $CLUSTER", ((), 0, False)),
         ("accelerate launch --config_file acc/zero3.yaml $SCRIPT sft.yaml", (ZERO3_FILE, 0, False)),
     ],
 )

@@ -160,19 +160,12 @@ def _more_cards(before: Estimate, found: tuple[int, Estimate], name: str, titles
     return fix._replace(title=f"{fix.title} with {name}")
 
 
-_OF_THESE_CARDS = "of these cards"
-
-
-def is_of_more_cards(fix: Fix) -> bool:
-    return fix.title.startswith("use ") and _OF_THESE_CARDS in fix.title
-
-
 def many_cards(before: Estimate, after: Estimate, count: int, titles: tuple[str, ...]) -> Fix:
     """Advice to take so many cards, with these changes."""
     own = "each card has its own micro batch: the global batch grows unless accumulation shrinks"
     note = "; ".join(filter(None, (_with_changes(titles), own)))
-    title = f"use {count} {_OF_THESE_CARDS}"
-    return Fix(title, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
+    title = f"use {count} of these cards"
+    return Fix(title, before=before.on_card, after=after.on_card, verdict_after="fits", note=note, cards=count)
 
 
 def one_card(before: Estimate, after: Estimate, world: int, titles: tuple[str, ...]) -> Fix:

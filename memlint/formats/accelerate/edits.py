@@ -7,6 +7,7 @@ from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.accelerate.keys import KEYS
+from memlint.formats.accelerate.trl_files import LAUNCH_FILES
 from memlint.formats.base import Parsed
 from memlint.formats.section_edits import changed_keys, edits_of
 from memlint.run import Run
@@ -25,7 +26,32 @@ def launch_file_edits(parsed: Parsed, changes: Mapping[str, Any]) -> tuple[Edit,
     if place is None:
         return None
     document = next((one for one in parsed.documents if one.path == place[0]), None)
-    return accelerate_edits(document.value, place, changes) if document is not None else None
+    if place[1]:
+        return _another_of_trl(parsed.raw["accelerate"], place, changes)
+    if document is None or (document.start is not None and document.start.launcher == "trl"):
+        return None  # a file of TRL's package that a command names
+    return accelerate_edits(document.value, place, changes)
+
+
+def _another_of_trl(
+    value: Mapping[str, Any], place: tuple[str, Path], changes: Mapping[str, Any]
+) -> tuple[Edit, ...] | None:
+    """The name of another launch file of TRL's that says the changes; None where there is none."""
+    edits = accelerate_edits(value, place, changes) or ()
+    given = {edit.pointer[-1]: edit.value for edit in edits if edit.pointer[:-1] == (*place[1], "deepspeed_config")}
+    if not edits or len(given) < len(edits):
+        return None
+    wanted = {**value["deepspeed_config"], **given}
+    for name, other in LAUNCH_FILES.items():
+        section = other.get("deepspeed_config", {})
+        if section and all(section.get(key, default) == wanted.get(key, default) for key, default in _DECIDING.items()):
+            return (Edit(place[0], place[1], "set", name),)
+    return None
+
+
+# Keys of `deepspeed_config` that TRL's launch files differ in, with what accelerate takes where they are left out
+# (accelerate 1.15 utils/dataclasses.py, DeepSpeedPlugin), and that decide what a GPU holds.
+_DECIDING = {"zero_stage": 2, "offload_optimizer_device": "none", "offload_param_device": "none"}
 
 
 def _commanded_launch_file(parsed: Parsed) -> Document | None:

@@ -64,7 +64,7 @@ def _read_fsdp(config: TrainerConfig, fields: Fields) -> None:
     """The weights are in 4 bits, and stored in the compute dtype, in any plan that shares them so."""
     for name, value in (("bits", 4), ("storage_dtype", fields.get("precision.compute"))):
         fields.put(f"model.quantization.{name}", value, Origin("default"))
-    apply_engine(fields, config, companions_of(config.context))
+    apply_engine(fields, config, companions_of(config.context, config.section.document))
     apply_preparation(fields, config)
 
 

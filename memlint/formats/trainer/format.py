@@ -102,7 +102,7 @@ class ReadFile(NamedTuple):
 
 def read(document: Document, context: Context) -> ReadFile:
     """The file's fields. A framework that trains with the Trainer reads its own keys after these."""
-    companions = companions_of(context)
+    companions = companions_of(context, document)
     config = _with_model(config_of(root(document), context, companions.precision()))
     if _is_too_new(config):
         config = _with_model(config_of(root(document), context, companions.precision(), oldest=(5,)))

@@ -549,9 +549,13 @@ _DISTILLATION = (
 _PARALLEL = (
     Key(
         *("num_processes", "whole", "parallelism.world_size"),
-        about="The number of GPUs, as some recipes note it for `accelerate launch`.",
+        about="The number of GPUs: TRL's command takes it, and some recipes note it for `accelerate launch`.",
         read=parallel.read_world,
         read_only=True,
+    ),
+    Key(
+        *("accelerate_config", "any"),
+        about="Of TRL's command: accelerate's launch file, or the name of one of TRL's own (zero2, zero3, fsdp2, ...).",
     ),
     Key("deepspeed", "any", about="A DeepSpeed configuration, or the path of one: what ZeRO divides and offloads."),
     Key("fsdp", "any", about="Shard with FSDP: true, or the words of its older form (full_shard auto_wrap)."),

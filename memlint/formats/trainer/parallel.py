@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memlint._record import NamedTuple
+from memlint.formats.accelerate.trl_files import LAUNCH_FILES
 from memlint.formats.base import Context, Issue, MissingFile
 from memlint.formats.engine_files import deepspeed_file, fsdp, launch_file, not_deepspeed, recognises
 from memlint.formats.fields import Fields, Section, as_bool, as_int, as_words, interpolated, root
 from memlint.formats.references import issue as reference_issue
+from memlint.formats.schema.suggest import nearest
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.own_engine import PLUGIN, apply_own_fsdp, is_loop
 from memlint.formats.training_arguments import default_fsdp_version
 from memlint.run import Origin, Reading
-from memlint.source.document import Start
+from memlint.source.document import Document, Start
 
+NAMED_LAUNCH_FILE = "accelerate_config"
 _ONE_PROCESS = ("", "python")  # how a script is started that nobody starts several times
 _OF_THE_PROGRAM = "`--deepspeed` turns DeepSpeed on, and the program makes its configuration"
 _DEVICE_MAP = Origin("framework", detail="one process, and the program loads its model with a `device_map`")
@@ -30,22 +33,58 @@ class Companions(NamedTuple):
         return launch_file.mixed_precision(self.accelerate) if self.accelerate is not None else "no"
 
 
-def companions_of(context: Context) -> Companions:
-    """The first launch file and the first DeepSpeed file among the context's companions."""
+def companions_of(context: Context, document: Document) -> Companions:
+    """The first launch file and the first DeepSpeed file among the context's companions, else the launch file that the
+    training file names."""
     accelerate = next((doc for doc in context.companions if recognises(launch_file, doc)), None)
     deepspeed = next((doc for doc in context.companions if recognises(deepspeed_file, doc)), None)
     return Companions(
-        root(accelerate, "companion") if accelerate is not None else None,
+        root(accelerate, "companion") if accelerate is not None else _named_launch_file(context, document),
         root(deepspeed, "companion") if deepspeed is not None else None,
     )
 
 
+def _named_launch_file(context: Context, document: Document) -> Section | None:
+    """`accelerate_config` of TRL's command: a file, or the name of one that comes with TRL (trl 1.16.0
+    cli/accelerate_config.py)."""
+    section = root(document)
+    name = section.value.get(NAMED_LAUNCH_FILE)
+    if not isinstance(name, str) or not name:
+        return None
+    found = context.read(name, document.path)
+    if isinstance(found, Document):
+        return root(found, "companion") if recognises(launch_file, found) else None
+    return section._replace(value=LAUNCH_FILES[name], pointer=(NAMED_LAUNCH_FILE,)) if name in LAUNCH_FILES else None
+
+
 def apply_launcher(fields: Fields, config: TrainerConfig, companions: Companions) -> None:
-    """Put the launch file's number of GPUs."""
+    """Put the number of GPUs of the launch file; that of the command which names it stands over the file's."""
     launcher = companions.accelerate
+    if NAMED_LAUNCH_FILE in config.section.value:
+        _put_own_world(fields, config.section)
+        fields.issues.extend(_launch_file_issues(config, launcher))
     if launcher is not None:
         fields.issues.extend(launch_file.accelerate_issues(launcher, config.context))
         launch_file.apply_world(fields, launcher)
+
+
+def _launch_file_issues(config: TrainerConfig, launcher: Section | None) -> Iterator[Issue]:
+    """TRL's command raises ValueError where the name is neither a file nor a launch file of its own."""
+    section = config.section
+    name = section.value[NAMED_LAUNCH_FILE]
+    if launcher is not None or not isinstance(name, str) or not name or interpolated(name):
+        return
+    found = config.context.read(name, section.document.path)
+    if isinstance(found, Document):
+        message = f"`{name}` is no launch file of accelerate"
+        yield section.issue("wrong-companion", message, NAMED_LAUNCH_FILE)
+    elif "/" in name or "." in name:
+        yield reference_issue(found, section.document, (*section.pointer, NAMED_LAUNCH_FILE))
+    else:
+        meant = nearest(name, LAUNCH_FILES)
+        hint = f": did you mean `{meant}`?" if meant else f": {', '.join(LAUNCH_FILES)}"
+        message = f"`{name}` is neither a file nor a launch file that TRL has{hint}"
+        yield section.issue("bad-value", message, NAMED_LAUNCH_FILE)
 
 
 def leave_precision_open(fields: Fields, config: TrainerConfig, companions: Companions) -> None:
@@ -57,12 +96,16 @@ def leave_precision_open(fields: Fields, config: TrainerConfig, companions: Comp
 
 
 def read_world(fields: Fields, config: TrainerConfig) -> None:
-    """Some recipes note `num_processes` for `accelerate launch --num_processes`."""
-    count = as_int(config.section.value.get("num_processes"))
-    if count is not None and count > 0 and not isinstance(fields.get("parallelism.world_size"), int):
-        fields.put("parallelism.world_size", count, config.section.origin("num_processes"))
+    """Some recipes note `num_processes` for `accelerate launch --num_processes`; TRL's command reads it."""
+    _put_own_world(fields, config.section)
     if not isinstance(fields.get("parallelism.world_size"), int):
         fields.unknown("parallelism.world_size", "nobody said how many GPUs (--gpus, a directive, an accelerate file)")
+
+
+def _put_own_world(fields: Fields, section: Section) -> None:
+    count = as_int(section.value.get("num_processes"))
+    if count is not None and count > 0 and not isinstance(fields.get("parallelism.world_size"), int):
+        fields.put("parallelism.world_size", count, section.origin("num_processes"))
 
 
 # Of accelerate's ParallelismConfig (accelerate 1.14 parallelism_config.py, transformers 5.23 training_args.py:1314).

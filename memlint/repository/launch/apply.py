@@ -15,11 +15,12 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.expressions.facts import Advice
 from memlint.findings import Finding
+from memlint.formats.accelerate.trl_files import LAUNCH_FILES
 from memlint.formats.base import Context, Launch, MissingFile, Parsed
 from memlint.formats.fields import as_int
 from memlint.hardware.named import requested_card
 from memlint.run import LAUNCH, LAUNCH_OPTIONS, Origin, differences
-from memlint.source.document import Document, Start
+from memlint.source.document import Document, Place, Span, Start
 from memlint.source.lines import Lines
 
 FORMATS = ("trainer", "llamafactory", "axolotl", "torchtune", "oumi", "autotrain", "torchtitan")
@@ -169,7 +170,11 @@ def agreed_launch(launches: Sequence[Launch], gpus_known: bool, gpus_in_file: Gp
     commands that do not state it.
     """
     launches = _that_tell(launches)
-    if not launches or not all(one.is_clear for one in launches) or len({one.files for one in launches}) > 1:
+    if (
+        not launches
+        or not all(one.is_clear for one in launches)
+        or len({(one.files, one.shipped) for one in launches}) > 1
+    ):
         return None
     first = _with_agreed_card(launches)
     if gpus_known:
@@ -191,7 +196,8 @@ def _with_agreed_card(launches: Sequence[Launch]) -> Launch:
 def _gpus_in_file(document: Document, context: Context, launch: Launch) -> Gpus:
     """`num_processes` of accelerate's file, spread over its `num_machines`."""
     found = context.read(launch.config_file, document.path) if launch.config_file else None
-    value = found.value if isinstance(found, Document) and isinstance(found.value, dict) else {}
+    in_file = found.value if isinstance(found, Document) and isinstance(found.value, dict) else {}
+    value = LAUNCH_FILES.get(launch.shipped, in_file)
     gpus = as_int(value.get("num_processes")) or 0
     return gpus, gpus // max(1, as_int(value.get("num_machines")) or 1)
 
@@ -203,7 +209,7 @@ def _engine_files(launch: Launch, path: str, context: Context, sharded: bool) ->
     """
     if launch.deepspeed and sharded:
         return None
-    found = []
+    found = [_shipped_file(launch)] if launch.shipped else []
     for name in launch.files:
         document = context.read(name, path)
         from memlint.formats.engine_files import deepspeed_file, launch_file, recognises  # where a command names a file
@@ -215,6 +221,13 @@ def _engine_files(launch: Launch, path: str, context: Context, sharded: bool) ->
             return None
         found.append(document)
     return tuple(found)
+
+
+def _shipped_file(launch: Launch) -> Document:
+    """A launch file of TRL's package, which stands nowhere in the repository: reports point at the command."""
+    place = Place(None, Span(0, 0, launch.line, 1, launch.line, 1))
+    value = {**LAUNCH_FILES[launch.shipped]}
+    return Document(launch.path, "", "shell", "shell", value, {(): place}, start=Start("accelerate", "trl"))
 
 
 def _with_card(context: Context, launch: Launch) -> Context:

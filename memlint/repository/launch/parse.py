@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Any
 
 from memlint._record import NamedTuple
+from memlint.formats.accelerate.trl_files import LAUNCH_FILES
 from memlint.formats.base import PROCESS_LAUNCHERS, Launch
 from memlint.repository.launch.pages import CONFIGS, TrackedNames, is_job, is_script
 from memlint.repository.launch.snippets import COMMAND, snippets
@@ -241,6 +242,8 @@ def _described(
     A program that starts its own processes takes all GPUs that there are: only a job says how many.
     """
     launcher = launched.launcher
+    if launcher == "trl":
+        return _of_trl(launched, invocation, folders, tracked, asked)
     if launcher not in PROCESS_LAUNCHERS:
         size = world(launched, invocation.variables, invocation.wrappers, asked) if asked is not None else UNKNOWN
         own = Launch(launcher=launcher, gpus=size.gpus, gpus_per_node=size.per_node, is_clear=size.gpus > 0)
@@ -256,6 +259,30 @@ def _described(
     launch = _with_deepspeed(launch, launched, folders, tracked)
     is_beyond = launch.is_beyond(launch.gpus_per_node or launch.gpus)
     return launch._replace(is_clear=launch.is_clear and not is_beyond and bool(launch.files or launch.gpus))
+
+
+def _of_trl(
+    launched: LaunchCommand, invocation: Invocation, folders: tuple[str, ...], tracked: TrackedNames, asked: Job | None
+) -> Launch:
+    """The launch of TRL's command, which takes the options of `accelerate launch` beside its own, and a launch file by
+    its path or by a name that TRL knows (trl 1.16.0 cli/accelerate_config.py)."""
+    given = {one.name: one for one in options(launched.arguments)[0]}
+    named = next((given[name].values for name in ("accelerate_config", "config_file") if name in given), ())
+    found = tracked.resolve(named[0].text, folders) if named else ()
+    shipped = named[0].text if named and not found and named[0].text in LAUNCH_FILES else ""
+    size = UNKNOWN
+    if asked is not None or "num_processes" in given:
+        size = world(launched, invocation.variables, invocation.wrappers if asked is not None else (), asked)
+    launch = Launch(
+        launcher="trl",
+        config_file="".join(found[:1]),
+        shipped=shipped,
+        gpus=size.gpus,
+        gpus_per_node=size.per_node,
+        asks_for_gpus="num_processes" in given and not size.gpus,
+        is_clear=len(found) == 1 or bool(shipped) if named else size.gpus > 0,
+    )
+    return _with_deepspeed(launch, launched, folders, tracked)
 
 
 def _is_clear(launched: LaunchCommand, launcher: str) -> bool:

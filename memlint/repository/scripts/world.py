@@ -173,6 +173,12 @@ def _accelerate(command: LaunchCommand, variables: Mapping[str, Text]) -> World 
     return World(total, max(1, total // machines) if total else 0, _at(option))
 
 
+def _trl(command: LaunchCommand, variables: Mapping[str, Text]) -> World | None:
+    """`trl sft --num_processes 4`: what its own parser does not know, it hands to `accelerate launch` (trl 1.16.0
+    cli/commands/training.py; 0.19.0 cli.py)."""
+    return _accelerate(command._replace(options=options(command.arguments)[0]), variables)
+
+
 def _deepspeed(command: LaunchCommand, variables: Mapping[str, Text]) -> World | None:
     option = command.option("num_gpus")
     each = _number(option)
@@ -271,6 +277,7 @@ _LAUNCHERS: Mapping[str, Callable[[LaunchCommand, Mapping[str, Text]], World | N
     "tune": _tune,
     "lightning": _lightning,
     "accelerate": _accelerate,
+    "trl": _trl,
     "deepspeed": _deepspeed,
     "swift": _swift,
     "megatron": _swift,
