@@ -323,7 +323,9 @@ COVERED = {
     "tests/repository/scripts/test_documents.py": (
         "repository.programs",
         *("repository.scripts.commands", "repository.scripts.definitions", "repository.scripts.document"),
-        *("repository.scripts.embedded", "repository.scripts.evaluation", "repository.scripts.launch_file"),
+        *("repository.scripts.jobs", "repository.scripts.makefiles", "repository.scripts.notebooks"),
+        "repository.scripts.dstack",
+        *("repository.scripts.evaluation", "repository.scripts.launch_file"),
         *("repository.scripts.read", "repository.scripts.arguments", "repository.scripts.files"),
         "repository.scripts.start",
         *("repository.scripts.slurm", "repository.scripts.translate", "repository.scripts.known_programs"),

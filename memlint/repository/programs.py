@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PYTHON = (".py", ".ipynb")
 SCRIPTS = (*SHELL, ".mk", ".just")
 MAKEFILES = ("Makefile", "makefile", "GNUmakefile", "justfile", "Justfile")
-# Keys of SkyPilot tasks, Kubernetes manifests, Docker Compose files and GitHub workflows, at their root.
+# Keys of SkyPilot and dstack tasks, Kubernetes manifests, Docker Compose files and GitHub workflows, at their root.
 _COMMAND_KEYS = (
     ("run", "resources"),
     ("run", "setup"),
@@ -37,6 +37,7 @@ _COMMAND_KEYS = (
     ("jobs", True),
     ("kind", "spec"),
     ("services",),
+    ("type", "commands"),
 )
 
 

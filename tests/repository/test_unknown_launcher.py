@@ -1,6 +1,7 @@
 """Runs on several GPUs whose launcher nobody names."""
 
 import json
+import re
 
 import pytest
 
@@ -43,9 +44,7 @@ ACCELERATE = "accelerate launch --config_file $CONFIG src/train.py {}\n"
 
 
 def analysed(name: str, text: str, gpus: int | None = 8, **files: str) -> Analysis:
-    named = {
-        key.replace("__", "/").replace("_yaml", ".yaml").replace("_md", ".md"): text for key, text in files.items()
-    }
+    named = {re.sub(r"_(yaml|md|sh|json)$", r".\1", key.replace("__", "/")): text for key, text in files.items()}
     workspace = in_memory({name: text, **named})
     facts = {} if gpus is None else {"gpus": gpus}
     context = workspace.context(gpu=find("A100-80GB"), **facts)
@@ -116,6 +115,16 @@ def test_a_command_of_the_framework_itself_outweighs_a_launch_file() -> None:
     found = analysed("sft.yaml", LLAMAFACTORY, acc__fsdp_yaml=FSDP, README_md=command)
 
     assert found.estimates[0].verdict == "out_of_memory"
+
+
+def test_a_config_that_is_always_given_an_engine_is_not_whole_on_one_gpu() -> None:
+    """Two commands shard it in different ways, and nobody says on how many GPUs."""
+    commands = [f"llamafactory-cli train sft.yaml --deepspeed ds/z{stage}.json\n" for stage in (2, 3)]
+    files = {f"ds__z{stage}_json": f'{{"zero_optimization": {{"stage": {stage}}}}}' for stage in (2, 3)}
+    found = analysed("sft.yaml", LLAMAFACTORY, None, run_sh="".join(commands), **files)
+    assert found.estimates[0].verdict == "unknown"
+    alone = "".join((*commands, "llamafactory-cli train sft.yaml\n"))  # as it stands, too
+    assert analysed("sft.yaml", LLAMAFACTORY, None, run_sh=alone, **files).estimates[0].verdict == "out_of_memory"
 
 
 def test_a_page_says_what_launches_a_program() -> None:

@@ -52,7 +52,7 @@ def over_numbers_of_gpus(run: Run, found: Estimate, estimator: Estimator) -> Est
         return min((one for _, one in tried), key=_bytes)._replace(readings=read)
     (missing,) = found.unknown
     said = UnknownField(_FIELD, f"{missing.reason.partition(': at least')[0]}: {in_words(tried)}")
-    return found._replace(readings=read, unknown=(said,))
+    return found._replace(readings=read, unknown=(said,), budget_bytes=device.usable_bytes(run))
 
 
 def in_words(tried: Sequence[tuple[int, Estimate]]) -> str:

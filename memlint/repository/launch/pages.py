@@ -22,8 +22,8 @@ _SUFFIXES = (".md", ".markdown", ".rst", *SHELL, ".mk")
 _NAMES = ("Makefile", "makefile", "justfile", "Justfile")
 # Suffixes of programs that may read a config and start Python with values from it.
 OTHER_LANGUAGES = (".js", ".mjs", ".ts", ".go", ".rs", ".rb", ".java", ".kt", ".cs", ".php", ".lua", ".jl", ".r", ".R")
-# SkyPilot's tasks and Kubernetes' jobs, by the names that they usually have.
-_JOB_WORDS = ("sky", "job", "pod", "deploy", "k8s", "kube")
+# Tasks of SkyPilot and dstack and jobs of Kubernetes, by the names that they usually have.
+_JOB_WORDS = ("sky", "job", "pod", "deploy", "k8s", "kube", ".dstack.")
 _JOB_FOLDERS = frozenset({"skypilot", "k8s", "kubernetes", "helm", "manifests"})
 # Files that hold commands as lists of words, or as steps of something larger.
 _WITH_STEPS = (
@@ -109,7 +109,7 @@ def is_script(name: str) -> bool:
 
 
 def is_job(name: str) -> bool:
-    """Whether a file of this name may be a task of SkyPilot or a job of Kubernetes."""
+    """Whether a file of this name may be a task of SkyPilot or dstack, or a job of Kubernetes."""
     *folders, file = name.split("/")
     if not file.endswith((".yaml", ".yml")):
         return False

@@ -24,11 +24,12 @@ from memlint.repository.launch.pages import CONFIGS, TrackedNames, is_job, is_sc
 from memlint.repository.launch.snippets import COMMAND, snippets
 from memlint.repository.scripts.commands import LAUNCHER_WORDS, LaunchCommand, options, overrides
 from memlint.repository.scripts.commands import command as launch_command
-from memlint.repository.scripts.embedded import commands_in_yaml, holds_recipes, recipes
 from memlint.repository.scripts.environment import TELLING
+from memlint.repository.scripts.jobs import commands_in_yaml
+from memlint.repository.scripts.makefiles import holds_recipes, recipes
 from memlint.repository.scripts.slurm import Job, job
 from memlint.repository.scripts.values import value_of
-from memlint.repository.scripts.world import UNKNOWN, visible_devices, world
+from memlint.repository.scripts.world import World, told, visible_devices, world
 from memlint.source import load
 from memlint.source.shell.interpreter import Interpreter
 from memlint.source.shell.invocation import Invocation, Surroundings
@@ -239,15 +240,16 @@ def _described(
 ) -> Launch:
     """The launch that the launcher's options describe. It is not clear if another option may change it.
 
-    A program that starts its own processes takes all GPUs that there are: only a job says how many.
+    A program that starts its own processes takes all GPUs that there are, unless it is told how many.
     """
     launcher = launched.launcher
     if launcher == "trl":
         return _of_trl(launched, invocation, folders, tracked, asked)
     if launcher not in PROCESS_LAUNCHERS:
-        size = world(launched, invocation.variables, invocation.wrappers, asked) if asked is not None else UNKNOWN
-        own = Launch(launcher=launcher, gpus=size.gpus, gpus_per_node=size.per_node, is_clear=size.gpus > 0)
-        return _with_deepspeed(own, launched, folders, tracked)
+        size = _of_own_processes(launched, invocation, asked)
+        own = Launch(launcher=launcher, gpus=size.gpus, gpus_per_node=size.per_node, is_clear=True)
+        own = _with_deepspeed(own, launched, folders, tracked)
+        return own._replace(is_clear=own.is_clear and bool(own.gpus or own.deepspeed))
     launch = Launch(
         launcher=launcher, visible=visible_devices(invocation.variables), is_clear=_is_clear(launched, launcher)
     )
@@ -261,6 +263,13 @@ def _described(
     return launch._replace(is_clear=launch.is_clear and not is_beyond and bool(launch.files or launch.gpus))
 
 
+def _of_own_processes(launched: LaunchCommand, invocation: Invocation, asked: Job | None) -> World:
+    """The GPUs of a program that starts its own processes: what it is told, else what the job around it asks for."""
+    if asked is None:
+        return told(launched, invocation.variables)
+    return world(launched, invocation.variables, invocation.wrappers, asked)
+
+
 def _of_trl(
     launched: LaunchCommand, invocation: Invocation, folders: tuple[str, ...], tracked: TrackedNames, asked: Job | None
 ) -> Launch:
@@ -270,9 +279,7 @@ def _of_trl(
     named = next((given[name].values for name in ("accelerate_config", "config_file") if name in given), ())
     found = tracked.resolve(named[0].text, folders) if named else ()
     shipped = named[0].text if named and not found and named[0].text in LAUNCH_FILES else ""
-    size = UNKNOWN
-    if asked is not None or "num_processes" in given:
-        size = world(launched, invocation.variables, invocation.wrappers if asked is not None else (), asked)
+    size = _of_own_processes(launched, invocation, asked)
     launch = Launch(
         launcher="trl",
         config_file="".join(found[:1]),
@@ -305,8 +312,10 @@ def _with_gpus(launch: Launch, launched: LaunchCommand, invocation: Invocation, 
 
 
 def _with_deepspeed(launch: Launch, launched: LaunchCommand, folders: tuple[str, ...], tracked: TrackedNames) -> Launch:
-    """The launch with the file of the program's own `--deepspeed`. `--fsdp...` makes the engine unclear."""
-    given = {one.name: one for one in options(launched.arguments)[0]}
+    """The launch with the file of the program's own `--deepspeed` or `deepspeed=`. `--fsdp...` makes the engine
+    unclear."""
+    named, others = options(launched.arguments)
+    given = {one.name: one for one in (*named, *overrides(others))}
     if any(name.startswith("fsdp") for name in given):
         return launch._replace(is_clear=False)
     if "deepspeed" not in given:
@@ -317,10 +326,10 @@ def _with_deepspeed(launch: Launch, launched: LaunchCommand, folders: tuple[str,
 
 
 def _values(arguments: Sequence[Word]) -> Iterator[str]:
-    """The values of the arguments, without the file of `--deepspeed`, which is not a config of the program."""
+    """The values of the arguments, without the file of `--deepspeed` or `deepspeed=`, no config of the program."""
     previous = ""
     for word in arguments:
         name, joined, value = word.text.partition("=")
-        if name != "--deepspeed" and previous != "--deepspeed":
+        if name not in ("--deepspeed", "deepspeed") and previous != "--deepspeed":
             yield value if joined else name
         previous = "" if joined else name

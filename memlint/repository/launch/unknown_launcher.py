@@ -3,7 +3,8 @@
 `accelerate launch` enables DeepSpeed or FSDP by a file of its own, which a Trainer config does not name. LLaMA-Factory
 and Axolotl start plain data parallelism by default (LLaMA-Factory v0.9.5 launcher.py:66-118, torchrun; Axolotl 0.19.0
 cli/utils/train.py, `accelerate launch` with its defaults): their model is whole on each GPU, unless the repository has
-an accelerate file or a command that shards it.
+an accelerate file or a command that shards it. Where nobody says on how many GPUs, only commands count that give the
+config an engine's file: it is not meant for one GPU then.
 """
 
 from __future__ import annotations
@@ -48,7 +49,13 @@ def _is_open(run: Run, document: Document, context: Context) -> bool:
         return False
     if run.format == "trainer":
         return not (run.stack.use_unsloth or _is_cell(document))
-    return isinstance(world, int) and _repository_shards(document, context)
+    return (isinstance(world, int) or _is_given_files(document, context)) and _repository_shards(document, context)
+
+
+def _is_given_files(document: Document, context: Context) -> bool:
+    """Whether all commands that name the config give it an engine's file: none starts it as it stands alone."""
+    commands = context.repository.launch_commands(document.path)
+    return bool(commands) and all(one.files for one in commands)
 
 
 def _is_cell(document: Document) -> bool:

@@ -56,6 +56,7 @@ PROGRAMS: Mapping[str, frozenset[str]] = {
     "oumi": frozenset(("train", "distributed")),
     "autotrain": frozenset(("llm",)),  # `autotrain --config FILE` is read by its file
 }
+_SCRIPTS_OF_TRL = "trl.scripts."
 # The packages of those that are not called as their command.
 _PACKAGES = {"llamafactory-cli": "llamafactory", "lmf": "llamafactory", "megatron": "swift"}
 # The first words of launches, besides Python.
@@ -91,6 +92,14 @@ class LaunchCommand(NamedTuple):
     def option(self, *names: str) -> Option | None:
         """The last of the launcher's options that has one of these names."""
         return next((one for one in reversed(self.options) if one.name in names), None)
+
+    @property
+    def trl_task(self) -> str:
+        """`sft` of `trl sft`, and of `torchrun -m trl.scripts.sft`, the program that it starts (trl 0.14 to 1.16)."""
+        if self.launcher == "trl":
+            return self.task
+        module = self.program.text if self.program is not None and self.is_module else ""
+        return module.removeprefix(_SCRIPTS_OF_TRL) if module.startswith(_SCRIPTS_OF_TRL) else ""
 
 
 def command(words: Sequence[Word], installed: Mapping[str, str] = {}) -> LaunchCommand | None:

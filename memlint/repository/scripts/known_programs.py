@@ -50,7 +50,7 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool, 
         return "llamafactory"
     if command.launcher == "oumi":  # its config is read by itself
         return None
-    if command.launcher == "trl":
+    if command.trl_task:
         return "trainer"
     if command.launcher == "autotrain":
         return "autotrain" if any(one.name == "train" for one in options(command.arguments)[0]) else None
@@ -262,8 +262,8 @@ def _trains(names: set[str], command: LaunchCommand) -> bool:
 def task_of(command: LaunchCommand, program: TrainingProgram) -> tuple[str, str]:
     """(framework, task): "trl", "transformers", "swift" or "openrlhf", and its trainer; "" if only the keys can
     tell."""
-    if command.launcher == "trl":
-        return "trl", _TRL_WORDS.get(command.task, command.task)
+    if command.trl_task:
+        return "trl", _TRL_WORDS.get(command.trl_task, command.trl_task)
     if command.launcher in ("swift", "megatron") or _swift_module(command) or program.swift_task:
         return "swift", _swift_module(command) or command.task or program.swift_task
     if is_openrlhf(command):

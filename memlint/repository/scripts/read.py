@@ -24,14 +24,17 @@ from memlint.repository.scripts.commands import LaunchCommand, command, is_open,
 from memlint.repository.scripts.config_files import config_word
 from memlint.repository.scripts.definitions import TrainingProgram, program
 from memlint.repository.scripts.document import Values
-from memlint.repository.scripts.embedded import Part, commands_in_notebook, commands_in_yaml, holds_recipes, recipes
 from memlint.repository.scripts.environment import TELLING
 from memlint.repository.scripts.files import NamedFiles, Repository
 from memlint.repository.scripts.followed import MOST_FOLLOWED, Followed, followed
+from memlint.repository.scripts.jobs import commands_in_yaml
 from memlint.repository.scripts.known_programs import format_of, takes_overrides
 from memlint.repository.scripts.launch import ScriptLaunch
 from memlint.repository.scripts.launch_file import launch_file
 from memlint.repository.scripts.lost import with_lost_flags
+from memlint.repository.scripts.makefiles import holds_recipes, recipes
+from memlint.repository.scripts.notebooks import commands_in_notebook
+from memlint.repository.scripts.part import Part
 from memlint.repository.scripts.start import start
 from memlint.repository.scripts.world import World, no_more_than_in_file, world
 from memlint.source import load

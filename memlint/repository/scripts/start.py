@@ -93,9 +93,11 @@ def _is_classifier(launched: LaunchCommand) -> bool:
 
 
 def _is_script(launched: LaunchCommand) -> bool:
-    """Whether the program is a Python file or a module, not a command that a framework installs (`trl sft`). One that
+    """Whether the program is a Python file or a module, not one that a framework installs (`trl sft`). One that
     only a variable names is a file: `accelerate launch scripts/$NAME`."""
     program = launched.program
+    if launched.trl_task:
+        return False
     return launched.is_module or (program is not None and (program.text.endswith(".py") or bool(program.unknown)))
 
 

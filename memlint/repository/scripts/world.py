@@ -65,6 +65,13 @@ def world(
     return UNKNOWN
 
 
+def told(command: LaunchCommand, variables: Mapping[str, Text]) -> World:
+    """The GPUs that options or variables tell a program which starts its processes itself; UNKNOWN where it takes all
+    that there are."""
+    found = _LAUNCHERS[command.launcher](command, variables) if command.launcher in _LAUNCHERS else None
+    return UNKNOWN if found is None else found
+
+
 def no_more_than_in_file(size: World, file: Document | None) -> World:
     """accelerate starts as many processes as its launch file says, on the first of the visible devices (1.0
     commands/launch.py:1035-1044: what no option gives is taken from the file)."""
@@ -173,10 +180,13 @@ def _accelerate(command: LaunchCommand, variables: Mapping[str, Text]) -> World 
     return World(total, max(1, total // machines) if total else 0, _at(option))
 
 
-def _trl(command: LaunchCommand, variables: Mapping[str, Text]) -> World | None:
+def _handed_on(command: LaunchCommand, variables: Mapping[str, Text]) -> World | None:
     """`trl sft --num_processes 4`: what its own parser does not know, it hands to `accelerate launch` (trl 1.16.0
-    cli/commands/training.py; 0.19.0 cli.py)."""
-    return _accelerate(command._replace(options=options(command.arguments)[0]), variables)
+    cli/commands/training.py; 0.19.0 cli.py). Axolotl hands on what follows `--`, `--launcher torchrun --
+    --nproc_per_node=8`, and up to 0.8 `--num-processes` (0.16.0 and 0.8.1 cli/main.py, train)."""
+    launched = command._replace(options=options(command.arguments)[0])
+    of_torchrun = command.launcher == "axolotl" and launched.option("nproc_per_node") is not None
+    return _torchrun(launched, variables) if of_torchrun else _accelerate(launched, variables)
 
 
 def _deepspeed(command: LaunchCommand, variables: Mapping[str, Text]) -> World | None:
@@ -277,7 +287,8 @@ _LAUNCHERS: Mapping[str, Callable[[LaunchCommand, Mapping[str, Text]], World | N
     "tune": _tune,
     "lightning": _lightning,
     "accelerate": _accelerate,
-    "trl": _trl,
+    "trl": _handed_on,
+    "axolotl": _handed_on,
     "deepspeed": _deepspeed,
     "swift": _swift,
     "megatron": _swift,

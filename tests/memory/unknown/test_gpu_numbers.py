@@ -6,6 +6,7 @@ from pathlib import Path
 
 from memlint.hardware import find
 from memlint.memory import estimate
+from memlint.memory.card.device import usable_bytes
 from memlint.memory.unknown.gpu_numbers import NUMBERS, by_number_of_gpus
 from memlint.run import UNKNOWN, Run, replace
 from tests.commands.running import memlint, write
@@ -69,6 +70,7 @@ def test_a_card_that_no_number_suffices_for_is_too_small() -> None:
 def test_where_the_number_decides_the_reason_says_from_which_on_it_fits() -> None:
     found = estimate(on_card("H200"))
     assert found.verdict == "unknown" and found.device_bytes is None
+    assert found.budget_bytes == usable_bytes(on_card("H200"))  # what MEM005 says that the card has
     (missing,) = found.unknown
     assert missing.field == "parallelism.world_size"
     first, second, third, *_ = (f"({(one.device_bytes or 0) / 2**30:.1f} GiB)" for one in found.readings)

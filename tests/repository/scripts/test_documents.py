@@ -405,6 +405,12 @@ MAKEFILE = f"BATCH ?= 2\ntrain: data\n\t@torchrun --nproc_per_node 2 train.py {F
 MAKEFILE += "\t  --per_device_train_batch_size $(BATCH)\n"
 SKY = f"resources:\n  accelerators: A100:8\nenvs:\n  B: 2\nrun: |\n  accelerate launch train.py {FLAGS} \\\n"
 SKY += "    --per_device_train_batch_size $B\n"
+SKY_NODES = SKY.replace("resources:", "num_nodes: 2\nresources:").replace(
+    "accelerate launch", "torchrun --nnodes=$SKYPILOT_NUM_NODES --nproc_per_node=$SKYPILOT_NUM_GPUS_PER_NODE"
+)
+DSTACK = "type: task\nnodes: 2\nenv:\n  - HF_TOKEN\n  - B=2\ncommands:\n  - pip install trl\n  - |\n    torchrun \\\n"
+DSTACK += "      --nnodes=$DSTACK_NODES_NUM --nproc_per_node=$DSTACK_GPUS_PER_NODE \\\n"
+DSTACK += f"      train.py {FLAGS} --per_device_train_batch_size $B\nresources:\n  gpu: A100:80GB:8\n"
 WORDS = ", ".join(f'"{word}"' for word in FLAGS.split())
 JOB = "apiVersion: batch/v1\nkind: Job\nspec:\n  containers:\n  - command: [python, train.py]\n"
 JOB += f'    args: [{WORDS}, "--per_device_train_batch_size", "2"]\n    resources: {{limits: {{nvidia.com/gpu: 8}}}}\n'
@@ -420,6 +426,7 @@ FLOW += f"    - run: python train.py {FLAGS} --per_device_train_batch_size $B\n"
 @pytest.mark.parametrize(
     ("path", "text", "gpus"),
     [
+        *(("a.yaml", SKY_NODES, 16), (".dstack.yml", DSTACK, 16), ("a.yaml", DSTACK.replace("8", "2"), 4)),
         *(("Makefile", MAKEFILE, 2), ("a.yaml", SKY, 8), ("b.yaml", JOB, 8), ("c.yml", FLOW, 0)),
         *(("compose.yaml", COMPOSE, 4), ("justfile", JUST, 3), ("Makefile", MAKEFILE.replace("\n", "\r\n"), 2)),
     ],
@@ -466,6 +473,10 @@ IN_YAML = [
     (SKY.replace("A100:8", "{A100-80GB: 8}"), "A100-80GB"),
     (SKY.replace("A100:8", "{A100: 8, H100: 8}"), None),
     (SKY.replace("accelerators: A100:8", "instance_type: p5.48xlarge"), "H100-80GB"),
+    (DSTACK, "A100-80GB"),
+    (DSTACK.replace("A100:80GB:8", "{name: H100, count: 8}"), "H100-80GB"),
+    (DSTACK.replace("A100:80GB:8", "24GB:2"), None),
+    (DSTACK.replace("A100:80GB:8", "A100,H100:8"), None),
     (JOB, None),
     (POD % "nvidia-h100-80gb", "H100-80GB"),
     (POD % "nvidia-tesla-a100", "A100-40GB"),
@@ -946,6 +957,14 @@ def test_a_value_that_the_command_overrides_is_the_commands() -> None:
 def test_a_program_that_is_not_there_may_have_defaults_of_its_own(command: str, named: bool) -> None:
     given = "--model_name_or_path gpt2 --learning_rate 1e-5 --eval_steps 50 --lora_r 8 --output_dir out"
     assert ("EVA004" in {one.rule for one in analysed(f"{command} {given}").findings}) is named
+
+
+@pytest.mark.parametrize("start", ["torchrun --nproc_per_node 2", "accelerate launch --num_processes 2", "python"])
+def test_a_module_of_trl_s_package_is_its_program(start: str) -> None:
+    document = one(f"{start} -m trl.scripts.reward {FLAGS} --per_device_train_batch_size 2")
+    assert document.start is not None
+    program = document.start.program
+    assert (program.framework, program.task, program.is_foreign) == ("trl", "rm", False)
 
 
 DASHED = "trl sft --model-name-or-path gpt2 --learning-rate 1e-5 --eval-steps 50 --lora-r 8 --output-dir out"
