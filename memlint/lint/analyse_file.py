@@ -105,7 +105,7 @@ class FileAnalyser:
 
     def _with_figures(self, analysis: Analysis) -> Analysis:
         """The analysis with what its runs need after each fix that a rule defines, where none is tried: a fix that is
-        gets its figure from the changed files (`attach.with_plans`)."""
+        gets its figure from the changed files (`rule_patches`)."""
         if not any(found.finding.fixes for found in analysis.found):
             return analysis
         from memlint.ruleset.rule_fixes import figured  # late: only where something is found
@@ -143,12 +143,13 @@ class FileAnalyser:
             analysis = analysis._replace(found=without_fixes_of_causes(into, analysis.found))
         if not any(found.plan or found.finding.fixes for found in analysis.found):
             return analysis.findings
+        estimator, reanalyse = self.engine_for(analysis.document.path).estimator, self.reanalysis(analysis, workspace)
+        if not any(found.plan for found in analysis.found):
+            from memlint.fixes.rule_patches import with_patches  # only if a finding has a fix
+
+            return with_patches(analysis, estimator, reanalyse, first_alone)
         from memlint.fixes.attach import with_plans  # the planner: only if a finding needs it
 
-        path = analysis.document.path
-        estimator, reanalyse = self.engine_for(path).estimator, self.reanalysis(analysis, workspace)
-        if not any(found.plan for found in analysis.found):
-            return with_plans(analysis, estimator, reanalyse, first_alone=first_alone)
         return with_plans(analysis, estimator, reanalyse, self.judged(analysis, workspace), first_alone)
 
     def judged(self, analysis: Analysis, workspace: Workspace) -> Judged:
