@@ -12,12 +12,14 @@ from memlint.errors import UsageError
 from memlint.findings import SEVERITIES, Finding, Location
 from memlint.formats.base import Context
 from memlint.lint.projects import Workspaces
-from memlint.repository.declared_keys import DeclaredKeys
 from memlint.repository.workspace import Workspace
 from memlint.ruleset.engine import Analysis, Engine, Judged, Reanalyse
 from memlint.ruleset.found import Found, folded, without_fixes_of_causes
-from memlint.ruleset.internal_error import internal_error
 from memlint.source.document import Document
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from memlint.repository.declared_keys import DeclaredKeys
 
 UNREADABLE = "SRC000"
 CONFIGS = (".yaml", ".yml", ".json", ".toml")  # suffixes of files that a script of the repository may read
@@ -194,6 +196,8 @@ class FileAnalyser:
 
 def _without_fixes(analysis: Analysis, error: Exception) -> Analysis:
     """The analysis without fixes, and with a finding about the crash that was the reason."""
+    from memlint.ruleset.internal_error import internal_error  # where something has failed
+
     place = Location(analysis.document.path, 1, 1, 1, 1)
     crash = Found(internal_error(place, error, "while it looked for fixes"))
     found = (item._replace(finding=item.finding._replace(fixes=())) for item in analysis.found)
