@@ -132,7 +132,7 @@ class Programs:
         """The runs that a script makes of a configuration file with a schema of its own. `name`: below the root."""
         from memlint.repository.python.config_texts import may_configure_a_run  # where no format knows a file
 
-        if not may_configure_a_run(name, text) or not (self._python() or self._launches.get().tracks_python()):
+        if not may_configure_a_run(name, text) or not (self._python() or self._launches.get().tracks_python):
             return ()
         return self._configs.get().documents(name, text)
 

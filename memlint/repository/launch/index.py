@@ -9,7 +9,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -147,6 +147,7 @@ class LaunchIndex:
         found = ((name, data) for name, data in self._others.items() if names_config(data, config))
         return ((name, data.decode("utf-8", "replace")) for name, data in found if name != config)
 
+    @cached_property
     def tracks_python(self) -> bool:
         return any(name.endswith(".py") for name in self._names.names)
 
