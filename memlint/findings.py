@@ -103,6 +103,11 @@ def written_fix(finding: Finding, unsafe: bool = False) -> Fix | None:
     return next((fix for fix in finding.fixes if fix.edits and not fix.partial and (fix.safe or unsafe)), None)
 
 
+def noted(fix: Fix, more: str) -> Fix:
+    """The fix with more to say in its note."""
+    return fix._replace(note="; ".join(filter(None, (fix.note, more))))
+
+
 def reading_errors(findings: Iterable[Finding]) -> Iterator[str]:
     """A line for each error that kept a file from being read: "a.yaml:2:6: a ':' that makes no sense here"."""
     for finding in findings:

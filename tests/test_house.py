@@ -83,9 +83,12 @@ ON_DEMAND = {
     "commands.options": ("lint.settings_table", "report.wrap"),  # --show-settings, --help
     "commands.output": ("atomic_files", "report.wrap"),  # --output; for terminals
     "commands.simulate": ("simulation", "simulation.as_estimate"),  # PyTorch
-    "lint.analyse_file": ("fixes.attach", "ruleset.rule_fixes"),  # only where a finding wants a fix
+    "lint.analyse_file": (  # where a finding wants a fix, where something has failed
+        *("fixes.attach", "fixes.rule_patches", "ruleset.rule_fixes", "ruleset.internal_error"),
+    ),
+    "lint.linter": ("ruleset.internal_error",),  # where something has failed
     "lint.many.merge_reports": ("lint.many.packed_reports",),  # many files
-    "lint.many.pool": ("lint.many.workers",),  # many files
+    "lint.many.pool": ("lint.many.workers", "report.progress"),  # many files, terminals
     "lint.plugin_choice": ("plugins", "ruleset.rule"),  # --plugin
     "lint.report_file": ("lint.what_if",),  # only pages have a grid
     # Reports that show origins, configs that a command launches; tables of runs without a number of GPUs.
@@ -93,13 +96,20 @@ ON_DEMAND = {
     "lint.rule_catalog": ("ruleset.folder", "memory.card.calibrated"),  # somebody's own rules, measurements
     # findings about a config that commands may launch; a changed file
     "ruleset.engine": (
-        *("ruleset.under_commands", "ruleset.reads"),
+        *("ruleset.under_commands", "ruleset.reads", "repository.launch.several_numbers"),
+        "ruleset.internal_error",  # where something has failed
         *("ruleset.reader_findings", "ruleset.rule_fixes"),  # where something is found
     ),
+    "ruleset.rule_hits": ("expressions.render",),  # where a rule finds something
     "ruleset.shipped": ("ruleset.sources", "ruleset.stamps"),  # is the snapshot current? asked in checkouts
+    "formats.fields": ("formats.longest_sample",),  # where the user states one
+    "formats.hardware": ("formats.longest_sample",),  # as above
     "formats.schema.validate": ("formats.schema.violations",),  # where a schema has something against a file
     "settings.meaning": ("settings.arguments",),  # the classes' arguments: where `keys:` names some
-    "expressions.derived_facts": ("memory.generation.rollout",),  # where an engine shares the card
+    "expressions.derived_facts": (  # where an engine shares the card, where a run does not fit
+        *("memory.generation.rollout", "memory.unknown.full_length"),
+    ),
+    "lint.select_files": ("repository.shipped_examples",),  # where settings leave them out
     "fixes.edits.python": ("fixes.edits.toml",),  # where a script reads TOML
     "settings.files": ("settings.toml",),  # tomllib: where a TOML file has to do with memlint
     "architectures.resolve": ("architectures.exact", "architectures.hub"),  # --exact, --hub
@@ -121,7 +131,7 @@ ON_DEMAND = {
     "repository.programs": (
         *("repository.scripts.files", "repository.scripts.read"),  # where a script is checked
         *("repository.python.documents", "source.python.text"),  # where a script is checked
-        "repository.python.configs",  # where no format knows a file
+        *("repository.python.config_texts", "repository.python.configs"),  # where no format knows a file
         "repository.python.declared",  # where settings explain a file's keys
         "source.python.notebook",  # where a notebook is too large
     ),
@@ -130,6 +140,8 @@ ON_DEMAND = {
         "repository.launch.files",
         "repository.launch.starts",  # where a script has a command line
     ),  # where a page names a config
+    "repository.versions.pins": ("repository.versions.pip_commands",),  # where a script installs
+    "settings.effective": ("repository.declared_keys",),  # where a file declares some
     "repository.launch.files": ("formats.accelerate.recognise",),  # where a file may be a launch file
     "repository.launch.unknown_launcher": ("repository.scripts.commands",),  # where a command names the config
     # for folders, and --statistics; for terminals; for runs without a figure
@@ -178,11 +190,15 @@ ON_DEMAND = {
             "memory.evaluation",
             "memory.state.frozen_models",
             "memory.unknown.lower_bounds",
+            "memory.unknown.gpu_numbers",
         ),
     ),
     "memory.details": ("memory.host", "memory.vision.images"),
     # distillation; preference and reinforcement; few training loops
-    "memory.loss.head": ("memory.loss.divergence", "memory.loss.log_probabilities", "memory.loss.in_parts"),
+    "memory.loss.head": (
+        *("memory.loss.divergence", "memory.loss.log_probabilities", "memory.loss.in_parts"),
+        "memory.layers.activation_functions",  # few heads have a layer of their own
+    ),
     "memory.unknown.lower_bounds": ("memory.host", "memory.sharding.pipeline", "architectures.stated_size"),
     "memory.state.model_state": ("memory.sharding.hosted_experts",),
     "memory.unknown.unmodelled": ("memory.unsloth", "memory.vision.towers"),

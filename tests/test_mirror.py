@@ -210,6 +210,7 @@ COVERED = {
     ),
     # Fixes: what is offered, and that what is written says it.
     "tests/fixes/test_attach.py": (
+        "fixes.rule_patches",
         *(
             "fixes.consequences",
             "fixes.moves.hardware",
@@ -313,6 +314,7 @@ COVERED = {
         *("repository.python.configs", "repository.python.documents", "repository.python.readers"),
     ),
     "tests/repository/test_starts.py": ("repository.launch.starts",),
+    "tests/ruleset/test_index.py": ("ruleset.necessary",),
     "tests/repository/scripts/test_refused.py": ("repository.scripts.completeness",),
     "tests/repository/test_workspace.py": ("repository.files.rooted_files",),
     "tests/repository/reader/test_config_reader.py": ("repository.reader.script_index",),

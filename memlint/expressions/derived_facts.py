@@ -17,7 +17,6 @@ from memlint.hardware.model import Gpu
 from memlint.identity_cache import IdentityCache
 from memlint.memory.estimate import trains_nothing
 from memlint.memory.state.parameters import MissingValue
-from memlint.memory.unknown.full_length import is_over_at_full_length_alone
 from memlint.memory.unknown.readings import doubt, in_words, least_bytes, span
 from memlint.memory.values import TensorEstimate, component_words
 from memlint.run import LAUNCH, UNKNOWN
@@ -161,6 +160,8 @@ def _least(facts: Facts) -> Any:
 
 
 def _is_over_at_full_length_alone(facts: Facts) -> Any:
+    from memlint.memory.unknown.full_length import is_over_at_full_length_alone  # where a run does not fit
+
     return UNKNOWN if facts.estimate is None else is_over_at_full_length_alone(facts.run, facts.estimate)
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memlint.findings import Fix
-from memlint.fixes.plan import Plan, as_fix, noted
+from memlint.findings import Fix, noted
+from memlint.fixes.plan import Plan, as_fix
 from memlint.fixes.plan_search import SearchHooks
 from memlint.fixes.planner import plans
 from memlint.fixes.proposed_change import cuts_data

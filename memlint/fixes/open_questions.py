@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import memlint.fixes.moves.catalog as catalog
-from memlint.findings import Fix
+from memlint.findings import Fix, noted
 from memlint.fixes.consequences import consistent
 from memlint.fixes.moves.hardware import many_cards, smallest_number, with_cards
-from memlint.fixes.plan import Plan, as_fix, asks_for_more, host_note, in_order, noted
+from memlint.fixes.plan import Plan, as_fix, asks_for_more, host_note, in_order
 from memlint.fixes.plan_search import MOST_HOST_BYTES, SearchHooks
 from memlint.fixes.planner import riskless
 from memlint.memory.values import Estimate

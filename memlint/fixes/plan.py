@@ -200,8 +200,3 @@ def host_note(after: Estimate, before: Estimate) -> Iterator[str]:
     wanted, had = after.host_bytes or 0, before.host_bytes or 0
     if wanted > had + _HOST_BYTES_WORTH_A_NOTE:
         yield f"the host needs {wanted / 2**30:.1f} GiB of memory"
-
-
-def noted(fix: Fix, more: str) -> Fix:
-    """The fix with more to say in its note."""
-    return fix._replace(note="; ".join(filter(None, (fix.note, more))))

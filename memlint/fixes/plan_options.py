@@ -9,11 +9,11 @@ import memlint.fixes.moves.generation_engine as generation_engine
 import memlint.fixes.moves.hardware as hardware_advice
 import memlint.fixes.open_questions as open_questions
 from memlint._record import NamedTuple
-from memlint.findings import Fix
+from memlint.findings import Fix, noted
 from memlint.fixes.consequences import consistent
 from memlint.fixes.likely import likely
 from memlint.fixes.lowered_bound import as_advice, lowered_bound
-from memlint.fixes.plan import Kind, Plan, adds_nothing, as_fix, excess, in_order, kind, noted, saves
+from memlint.fixes.plan import Kind, Plan, adds_nothing, as_fix, excess, in_order, kind, saves
 from memlint.fixes.plan_search import SearchHooks
 from memlint.fixes.planner import Planner, candidates, riskless
 from memlint.fixes.written_plans import Failure, WrittenPlan, edit_writer, placing_writer, with_needed_changes, written

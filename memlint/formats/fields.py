@@ -14,10 +14,13 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.architectures.placeholders import without_path
 from memlint.formats.base import Issue
-from memlint.formats.longest_sample import LongestSample, with_longest_sample
 from memlint.run import UNKNOWN, Origin, Run, replace
 from memlint.source.document import Document, Path
 from memlint.source.layout import position
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from memlint.formats.longest_sample import LongestSample
 
 _INTERPOLATION = r"\$\{|^\$[A-Za-z_]\w*$"
 _TO_REPLACE = frozenset({"...", "TODO", "TBD", "FIXME", "TO_BE_FILLED", "TO_BE_SET", "FILL_ME", "FILL_IN", "CHANGE_ME"})
@@ -109,7 +112,11 @@ class Fields:
         """The fields as a `Run`; a field that was never put keeps the default of `Run`."""
         run = Run(format_name, path, related=related, purpose=purpose, origins=dict(self.origins))
         read = replace(run, self.values)
-        return read if self.longest_sample is None else with_longest_sample(read, self.longest_sample)
+        if self.longest_sample is None:
+            return read
+        from memlint.formats.longest_sample import with_longest_sample  # where the user states one
+
+        return with_longest_sample(read, self.longest_sample)
 
 
 def as_int(value: Any) -> int | None:

@@ -6,7 +6,6 @@ from collections.abc import Container
 
 from memlint.formats.base import Context
 from memlint.formats.fields import Fields
-from memlint.formats.longest_sample import LongestSample
 from memlint.run import Origin
 
 _STACK = ("transformers", "torch", "deepspeed", "peft", "trl", "accelerate", "unsloth")
@@ -40,6 +39,8 @@ def apply_hardware(fields: Fields, context: Context, unused: Container[str] = ()
     if isinstance(context.images, int):
         fields.put("sequence.images", context.images, Origin("command_line"))
     if isinstance(context.longest_sample, int):
+        from memlint.formats.longest_sample import LongestSample  # where the user states one
+
         fields.longest_sample = LongestSample(context.longest_sample, context.longest_sample_origin)
     for framework in _STACK:
         version = context.versions.get(framework)

@@ -12,12 +12,14 @@ from memlint.errors import UsageError
 from memlint.findings import SEVERITIES, Finding, Location
 from memlint.formats.base import Context
 from memlint.lint.projects import Workspaces
-from memlint.repository.declared_keys import DeclaredKeys
 from memlint.repository.workspace import Workspace
 from memlint.ruleset.engine import Analysis, Engine, Judged, Reanalyse
 from memlint.ruleset.found import Found, folded, without_fixes_of_causes
-from memlint.ruleset.internal_error import internal_error
 from memlint.source.document import Document
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from memlint.repository.declared_keys import DeclaredKeys
 
 UNREADABLE = "SRC000"
 CONFIGS = (".yaml", ".yml", ".json", ".toml")  # suffixes of files that a script of the repository may read
@@ -105,7 +107,7 @@ class FileAnalyser:
 
     def _with_figures(self, analysis: Analysis) -> Analysis:
         """The analysis with what its runs need after each fix that a rule defines, where none is tried: a fix that is
-        gets its figure from the changed files (`attach.with_plans`)."""
+        gets its figure from the changed files (`rule_patches`)."""
         if not any(found.finding.fixes for found in analysis.found):
             return analysis
         from memlint.ruleset.rule_fixes import figured  # late: only where something is found
@@ -143,12 +145,13 @@ class FileAnalyser:
             analysis = analysis._replace(found=without_fixes_of_causes(into, analysis.found))
         if not any(found.plan or found.finding.fixes for found in analysis.found):
             return analysis.findings
+        estimator, reanalyse = self.engine_for(analysis.document.path).estimator, self.reanalysis(analysis, workspace)
+        if not any(found.plan for found in analysis.found):
+            from memlint.fixes.rule_patches import with_patches  # only if a finding has a fix
+
+            return with_patches(analysis, estimator, reanalyse, first_alone)
         from memlint.fixes.attach import with_plans  # the planner: only if a finding needs it
 
-        path = analysis.document.path
-        estimator, reanalyse = self.engine_for(path).estimator, self.reanalysis(analysis, workspace)
-        if not any(found.plan for found in analysis.found):
-            return with_plans(analysis, estimator, reanalyse, first_alone=first_alone)
         return with_plans(analysis, estimator, reanalyse, self.judged(analysis, workspace), first_alone)
 
     def judged(self, analysis: Analysis, workspace: Workspace) -> Judged:
@@ -193,6 +196,8 @@ class FileAnalyser:
 
 def _without_fixes(analysis: Analysis, error: Exception) -> Analysis:
     """The analysis without fixes, and with a finding about the crash that was the reason."""
+    from memlint.ruleset.internal_error import internal_error  # where something has failed
+
     place = Location(analysis.document.path, 1, 1, 1, 1)
     crash = Found(internal_error(place, error, "while it looked for fixes"))
     found = (item._replace(finding=item.finding._replace(fixes=())) for item in analysis.found)

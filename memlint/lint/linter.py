@@ -18,7 +18,6 @@ from memlint.lint.settings_lookup import ReadSettings, SettingsLookup
 from memlint.report.model import FileReport
 from memlint.repository.files.discovery import FoundFile
 from memlint.repository.workspace import Workspace
-from memlint.ruleset.internal_error import internal_error
 
 Outcome = Union[LintedFile, UsageError]  # a file's report, or what is wrong with its settings
 
@@ -76,6 +75,8 @@ class Linter:
         except UsageError:
             raise
         except Exception as error:
+            from memlint.ruleset.internal_error import internal_error  # where something has failed
+
             place = Location(path, 1, 1, 1, 1)
             return LintedFile(FileReport(path, "", (internal_error(place, error, "on this file"),), ()))
 

@@ -11,7 +11,6 @@ from memlint.lint.request import StatedFacts
 from memlint.lint.settings_lookup import read_settings
 from memlint.repository.files.discovery import FoundFile, discover
 from memlint.repository.files.globs import Glob, compile_globs, covers
-from memlint.repository.shipped_examples import framework_of
 
 
 class FileChoice(NamedTuple):
@@ -57,7 +56,11 @@ def _left_out_as_example_of(item: FoundFile, choice: FileChoice, facts: StatedFa
     """The framework whose example a file is, unchanged, where settings leave such files out and nobody names it."""
     if item.named and not (choice.candidates or choice.force_exclude):
         return ""
-    return framework_of(item.path) if read_settings(item.path, facts).shipped_examples == "skip" else ""
+    if read_settings(item.path, facts).shipped_examples != "skip":
+        return ""
+    from memlint.repository.shipped_examples import framework_of  # where settings say so
+
+    return framework_of(item.path)
 
 
 def _examples_note(framework: str, paths: list[str]) -> FoundFile:

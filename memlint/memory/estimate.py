@@ -28,7 +28,6 @@ from memlint.memory.segments.of_model import runs_reference_forward, segments
 from memlint.memory.segments.step import TrainingStep, required_count, training_step
 from memlint.memory.state.model_state import PlacedModel, placed_model, with_counts, with_reference_copy
 from memlint.memory.state.parameters import MissingValue
-from memlint.memory.unknown.gpu_numbers import over_numbers_of_gpus
 from memlint.memory.unknown.readings import over_readings
 from memlint.memory.unknown.unmodelled import refuse_unmodelled, refuse_unplaceable
 from memlint.memory.values import (
@@ -70,6 +69,8 @@ def _over_numbers(run: Run, found: Estimate) -> Estimate:
     """`found`; where only the number of GPUs is missing, what all usual numbers of them agree on."""
     if run.parallelism.world_size is not UNKNOWN or not found.unknown:
         return found
+    from memlint.memory.unknown.gpu_numbers import over_numbers_of_gpus  # where nothing says how many there are
+
     return over_numbers_of_gpus(run, found, estimate_as_it_stands)
 
 

@@ -24,6 +24,13 @@ class DeclaredArgument(NamedTuple):
     written_at: str = ""
 
 
+def declared_argument(entry: Any, at: Origin) -> DeclaredArgument:
+    """The argument of an entry of the settings: a key, or a mapping that says more."""
+    declared = {"key": entry} if isinstance(entry, str) else entry
+    value = declared.get("value", declared.get("default"))
+    return DeclaredArgument(declared.get("key", ""), value, declared.get("unknown", ""), f"{at.path}:{at.line}")
+
+
 class DeclaredKeys(NamedTuple):
     """One entry of `keys`. `arguments_class`: SFTConfig, TrainingArguments, ..., or "loop".
 

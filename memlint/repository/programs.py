@@ -5,7 +5,7 @@ Python code, and by configs whose keys only a script of the repository knows.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -72,7 +72,7 @@ class Programs:
         files: RootedFiles,
         named: Callable[[str, str], Document | None],
         launches: Once[LaunchIndex],
-        python: Callable[[], Iterable[str]],
+        python: Callable[[], Collection[str]],
         modules: Once[ParsedModules],
         installed: Callable[[], Mapping[str, str]],
     ) -> None:
@@ -129,11 +129,13 @@ class Programs:
         inner = self._files.inner(absolute)
         return may_train(inner, decode(data).text, self._repository().read)
 
-    def of_config(self, name: str) -> tuple[Document, ...]:
-        """The runs that a script makes of a configuration file with a schema of its own; `name`: below the root."""
-        from memlint.repository.python.configs import SUFFIXES  # where no format knows a file
+    def of_config(self, name: str, text: str) -> tuple[Document, ...]:
+        """The runs that a script makes of a configuration file with a schema of its own. `name`: below the root."""
+        from memlint.repository.python.config_texts import may_configure_a_run  # where no format knows a file
 
-        return self._configs.get().documents(name) if name.endswith(SUFFIXES) else ()
+        if not may_configure_a_run(name, text) or not (self._python() or self._launches.get().tracks_python):
+            return ()
+        return self._configs.get().documents(name, text)
 
     def of_declared(self, file: Document, name: str, keys: DeclaredKeys) -> Document:
         """The run of a configuration file whose keys the settings explain; `name`: below the root."""

@@ -134,10 +134,10 @@ class Workspace(RepositoryFacts):
 
     def config_runs(self, path: str) -> tuple[Document, ...]:
         """The runs that a script of the repository makes of a configuration file with a schema of its own."""
-        absolute = self._files.absolute(path)
-        if not self._files.is_inside(absolute):
+        absolute, found = self._files.absolute(path), self.documents(path)
+        if not found or not self._files.is_inside(absolute):
             return ()
-        return self._programs.of_config(self._files.inner(absolute))
+        return self._programs.of_config(self._files.inner(absolute), found[0].text)
 
     def declared_run(self, path: str, keys: DeclaredKeys) -> Document:
         """The run of a configuration file whose keys the settings explain; the file itself where it does not parse.

@@ -30,12 +30,10 @@ from memlint.repository.launch.apply import (
     with_launch_origin,
 )
 from memlint.repository.launch.missing_engine_file import with_stage_readings
-from memlint.repository.launch.several_numbers import with_number_readings
 from memlint.repository.launch.unknown_launcher import with_launcher_readings
 from memlint.repository.once import Once
 from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.found import Found
-from memlint.ruleset.internal_error import internal_error
 from memlint.ruleset.places import Finder, location
 from memlint.ruleset.release_reading import with_release_readings
 from memlint.ruleset.rule import Rule
@@ -136,7 +134,7 @@ class Engine:
         try:
             return self._analyse(document, context, format_name, fixes, before)
         except Exception as error:
-            found = Found(internal_error(location(document, ()), error, "while it read this file"))
+            found = _crash(document, error, "while it read this file")
             return Analysis(document, None, None, None, (), (found,))
 
     def _analyse(
@@ -235,7 +233,7 @@ class Engine:
         try:
             return self._in_stages(run) if self._in_stages is not None else StagedEstimate(self.estimator(run))
         except Exception as error:
-            failures.append(Found(internal_error(location(document, ()), error, "while it estimated this run")))
+            failures.append(_crash(document, error, "while it estimated this run"))
             unknown = UnknownField("estimate", f"memlint's estimator failed: {type(error).__name__}")
             return StagedEstimate(Estimate((), "", None, None, None, None, None, None, "unknown", unknown=(unknown,)))
 
@@ -283,7 +281,7 @@ class Engine:
             except Exception as error:
                 what = f"while rule {rule.id} ({rule.path}) looked at this file"
                 at_fault = "a plug-in" if rule in extensions.rules else "memlint"
-                found.append(Found(internal_error(location(parsed.documents[0], ()), error, what, at_fault), index))
+                found.append(_crash(parsed.documents[0], error, what, at_fault)._replace(run=index))
             yield from found
 
     def _with_fixes(self, found: list[Found], rule: Rule, format_: Format, parsed: Parsed, facts: Facts) -> list[Found]:
@@ -319,6 +317,13 @@ def analyse(document: Document, context: Context, rules: Iterable[Rule], format_
     return Engine(rules).analyse(document, context, format_name)
 
 
+def _crash(document: Document, error: Exception, what: str, at_fault: str = "memlint") -> Found:
+    """The finding about an exception, on the file."""
+    from memlint.ruleset.internal_error import internal_error  # where something has failed
+
+    return Found(internal_error(location(document, ()), error, what, at_fault))
+
+
 def _template(document: Document, recognised: tuple[Format, Recognition] | None) -> Finding | None:
     """The one finding about a file that a template engine fills in first; None of other files."""
     follows = recognised is not None and getattr(recognised[0], "RESOLVES_REFERENCES", False)
@@ -342,7 +347,10 @@ def _parsed(format_: Format, document: Document, launched: LaunchContext) -> Par
     context = launched.context
     parsed = format_.parse(document, context)
     parsed = with_launch_origin(parsed, launched.launch, document, lambda other: format_.parse(other, context))
-    parsed = with_number_readings(parsed, format_.parse, document, context, launched.numbers)
+    if launched.numbers:
+        from memlint.repository.launch.several_numbers import with_number_readings  # where commands disagree
+
+        parsed = with_number_readings(parsed, format_.parse, document, context, launched.numbers)
     parsed = with_launcher_readings(parsed, format_.parse, document, context)
     return with_stage_readings(parsed, format_.parse, document, context)
 

@@ -11,7 +11,10 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.expressions.build import Form, build, build_condition
 from memlint.expressions.facts import Evaluate, Facts
-from memlint.expressions.render import Template
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from memlint.expressions.render import Template
 
 PROFILES = ("default", "strict", "ci")
 # A necessary condition of a rule, for the index. ("key", section, key): the section has the key. ("said",

@@ -19,7 +19,7 @@ from memlint.expressions.vocabulary import SECTIONS, Vocabulary
 from memlint.expressions.yaml_place import locate, locate_key
 from memlint.formats.schema.suggest import nearest
 from memlint.formats.schema.validate import schema_issues
-from memlint.ruleset.index import needs
+from memlint.ruleset.necessary import needs
 from memlint.ruleset.rule import PROFILES, Body, Compiled, Condition, FixTemplate, Rule, RuleError, Texts
 from memlint.source.document import Document, Path
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from memlint.expressions.facts import Facts
-from memlint.expressions.render import render
 from memlint.findings import SEVERITIES, Finding
 from memlint.ruleset.places import Finder
 from memlint.ruleset.rule import Body, Hit, Rule, compared_packages, may_depend_on_model
@@ -19,6 +18,8 @@ def hits_of(rule: Rule, facts: Facts) -> list[Hit]:
         return list(rule.check(facts))
     if body.when is None or not body.when(facts):
         return []
+    from memlint.expressions.render import render  # where a rule finds something
+
     return [Hit(render(body.message, facts), render(body.at, facts), _data(body, facts))]
 
 

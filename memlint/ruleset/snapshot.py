@@ -17,10 +17,13 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from memlint.expressions.render import Template
 from memlint.ruleset.index import Index, Table, tables_for
 from memlint.ruleset.rule import Body, Check, Compiled, Condition, FixTemplate, Rule, Texts
 from memlint.ruleset.rule_set import Names, RuleSet
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from memlint.expressions.render import Template
 
 VERSION = 9
 _OTHERS = "*"  # formats that no rule names
@@ -69,8 +72,8 @@ def read(data: bytes, checks: Mapping[str, Check]) -> tuple[RuleSet, Stamps] | N
     formats = header["formats"]
     borders = [below, *(below + end for end in header["ends"])]
 
-    def part(number: int) -> bytes:
-        return data[borders[number] : borders[number + 1]]
+    def part(number: int) -> str:
+        return data[borders[number] : borders[number + 1]].decode("ascii")  # of bytes json guesses the encoding
 
     def names() -> Names:
         return tuple((id_, name) for id_, name in json.loads(part(0)))
@@ -90,7 +93,7 @@ def _index_record(always: list[int], tables: Mapping[tuple[str, str], Table]) ->
     return [always, [[*key, list(table.items())] for key, table in tables.items()]]
 
 
-def _index(line: bytes) -> Index:
+def _index(line: str) -> Index:
     always, tables = json.loads(line)
     return Index(always, {(kind, name): dict(rows) for kind, name, rows in tables})
 
@@ -131,7 +134,7 @@ def _fix_record(fix: FixTemplate) -> list[Any]:
     return [list(fix.title), dict(fix.changes), fix.keys, fix.safe, fix.speed, fix.quality, fix.note, when]
 
 
-def _rule(lines: bytes) -> Rule:
+def _rule(lines: str) -> Rule:
     first, body, pages = lines.splitlines()
     id_, name, severity, at, needs, formats, purposes, path, *seldom = json.loads(first)
     parts = _Parts(body, pages)
@@ -161,7 +164,7 @@ class _Parts:
 
     __slots__ = ("_body", "_body_line", "_pages", "_pages_line")
 
-    def __init__(self, body: bytes, pages: bytes) -> None:
+    def __init__(self, body: str, pages: str) -> None:
         self._body_line = body
         self._pages_line = pages
         self._body: Body | None = None

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.repository.declared_keys import DeclaredArgument, DeclaredKeys
 from memlint.repository.files.globs import compile_globs, covers
 from memlint.rule_selectors import ITSELF, best_rank, rank
 from memlint.run import Origin
@@ -219,19 +218,15 @@ def _apply_keys(
     file: SettingsFile, entries: list[dict[str, Any]], relative: str, values: dict[str, Any], origins: dict[str, Origin]
 ) -> None:
     """Sets `keys` from the last entry that covers the file."""
+    from memlint.repository.declared_keys import DeclaredKeys, declared_argument  # where a file declares some
+
     for index, entry in enumerate(entries):
         if covers(compile_globs(strings(entry["files"])), relative):
             origins["keys"] = origin(file.document, ("keys", index))
             at = ("keys", index, "arguments")
             said = entry["arguments"].items()
-            arguments = {name: _declared(one, origin(file.document, (*at, name))) for name, one in said}
+            arguments = {name: declared_argument(one, origin(file.document, (*at, name))) for name, one in said}
             values["keys"] = DeclaredKeys(entry["class"], arguments, entry.get("unmodelled", ""), origins["keys"])
-
-
-def _declared(entry: Any, at: Origin) -> DeclaredArgument:
-    declared = {"key": entry} if isinstance(entry, str) else entry
-    value = declared.get("value", declared.get("default"))
-    return DeclaredArgument(declared.get("key", ""), value, declared.get("unknown", ""), f"{at.path}:{at.line}")
 
 
 def _pointer(text: str) -> Path:

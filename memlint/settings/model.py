@@ -7,10 +7,13 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.findings import Location
-from memlint.repository.declared_keys import DeclaredKeys
 from memlint.run import Amount, Origin
 from memlint.source.document import Document, Path, Span, place
 from memlint.suppressions.waiver import Waiver
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from memlint.repository.declared_keys import DeclaredKeys
 
 NAMES = ("memlint.yaml", "memlint.yml", "pyproject.toml")
 

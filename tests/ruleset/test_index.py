@@ -18,7 +18,7 @@ from memlint.repository.workspace import in_memory
 from memlint.ruleset import examples, snapshot
 from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.folder import read_document, rule_files
-from memlint.ruleset.index import needs
+from memlint.ruleset.necessary import needs
 from memlint.ruleset.python import MODULES
 from memlint.ruleset.rule import Body, Compiled, Rule
 from memlint.ruleset.rule_file import parse_rule

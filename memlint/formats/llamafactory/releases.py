@@ -23,7 +23,7 @@ class LlamaFactoryRelease(NamedTuple):
 
 
 _OLD_PROGRAMS = ("train_bash.py", "evaluate.py", "export_model.py", "cli_demo.py")
-_RELEASED_FOLDER = re.compile(r"(?:^|/)llama[-_]?factory[-_]v?(0\.[0-9]\.[0-9]+)(?:/|$)", re.IGNORECASE)
+_RELEASED_FOLDER = r"(?:^|/)llama[-_]?factory[-_]v?(0\.[0-9]\.[0-9]+)(?:/|$)"
 _PACKAGES = ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed")
 
 
@@ -88,8 +88,10 @@ def _in_a_name(document: Document) -> Version:
     """The release in the name of the folder that a command works in, of its program's, or of the file's own."""
     program = document.start.program if document.start is not None else None
     names = (document.path,) if program is None else (program.folder, program.entry, document.path)
-    found = next(filter(None, map(_RELEASED_FOLDER.search, names)), None)
-    return tuple(map(int, found[1].split("."))) if found else ()
+    for name in map(str.lower, names):
+        if "factory" in name and (found := re.search(_RELEASED_FOLDER, name)):
+            return tuple(map(int, found[1].split(".")))
+    return ()
 
 
 def llamafactory_versions(

@@ -84,7 +84,7 @@ def merge_reports(reports: Iterable[FileReport], number: int = 0) -> Sequence[Fi
         together = pointed | commands | set(report.starts)
         if together or report.path in order or report.path in groups.group_of:
             groups.join(report.path, together)
-        else:
+        elif report.findings or report.runs:
             (report,) = _merge_at_once((report,))
         groups.last[report.path] = number
         order |= dict.fromkeys((report.path, *sorted(pointed)))

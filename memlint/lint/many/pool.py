@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +13,6 @@ from memlint.formats.schema.validate import load_library
 from memlint.lint.linter import Linter, unless_error
 from memlint.lint.report_file import LintedFile
 from memlint.lint.request import LintRequest
-from memlint.report.progress import watched
 from memlint.repository.files.discovery import FoundFile
 
 # Files, from all over the tree, that this process checks before it starts workers. Forked workers inherit what these
@@ -28,7 +28,12 @@ def lint_files(request: LintRequest, files: Sequence[FoundFile], jobs: int | Non
 
     `jobs`: the number of processes, this one included; None: up to one per processor, as far as the work pays for it.
     """
-    return watched(_linted(Linter(request), files, jobs), len(files))
+    linted = _linted(Linter(request), files, jobs)
+    if not sys.stderr.isatty():
+        return linted
+    from memlint.report.progress import watched  # for terminals
+
+    return watched(linted, len(files))
 
 
 def _linted(linter: Linter, files: Sequence[FoundFile], jobs: int | None) -> Iterator[LintedFile]:

@@ -14,7 +14,6 @@ import memlint.memory.layers.norm as norm
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.profile import LayerMode, Profile
 from memlint.memory.autograd.tape import Tape, Value
-from memlint.memory.layers.activation_functions import activate
 from memlint.memory.layers.embedding import brought_to_magnitude, magnitude
 from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
 from memlint.memory.layers.projection import project
@@ -116,6 +115,8 @@ def _merged_streams(context: LayerContext, roles: Roles, loss: LossShape, x: Val
 def _transformed(context: LayerContext, roles: Roles, loss: LossShape, x: Value) -> Value:
     """`norm(gelu(dense(x)))` before the words' scores (models/bert/modeling_bert.py, BertPredictionHeadTransform; the
     same in its relatives)."""
+    from memlint.memory.layers.activation_functions import activate  # few heads have a layer of their own
+
     tape = context.tape
     dense = project(context, "transform", x, "embedded")
     active = activate(context, loss.activation, dense)

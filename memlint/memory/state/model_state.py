@@ -105,6 +105,8 @@ def trains_nothing(run: Run) -> bool:
     chooses = method.freeze_language_model or method.trainable_patterns or run.optimizer.badam_mode
     if method.kind == "full" and not chooses and run.model.architecture is not UNKNOWN:
         return False  # the embedding trains, whatever else does
+    if parameters.surely_adapts(run):
+        return False
     return _whole_model(run).trainable == 0
 
 

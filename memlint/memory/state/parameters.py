@@ -99,6 +99,24 @@ def units(run: Run) -> tuple[Unit, ...]:
     return tuple(found)
 
 
+def surely_adapts(run: Run) -> bool:
+    """Whether a linear weight of the first decoder layer gets LoRA's matrices, told without making any tensor. False
+    where that needs more than its name."""
+    method, architecture = run.method, run.model.architecture
+    if method.kind not in adapters.LORA_KINDS or method.freeze_language_model or method.rank_pattern:
+        return False
+    if not isinstance(architecture, Architecture) or not architecture.layer_type_ids:
+        return False
+    if any(isinstance(getattr(method, field), Unknown) for field in _TRAINING_FIELDS) or method.rank < 1:
+        return False
+    method = adapters.with_stacked_experts(run)
+    first = architecture.layer_types[architecture.layer_type_ids[0]]
+    return any(
+        weight.kind == "linear" and len(weight.shape) > 1 and adapters.is_target(weight, method, 0)
+        for weight in first.weights
+    )
+
+
 def total(found: tuple[Unit, ...], trainable: bool = False) -> int:
     """Parameters in `found` (all, or only those that train)."""
     return sum(

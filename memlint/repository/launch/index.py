@@ -6,15 +6,17 @@ The commands of a page are parsed only when a config that it may name is looked 
 from __future__ import annotations
 
 import posixpath
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from memlint.formats.base import Launch
 from memlint.repository.launch.pages import (
     MOST_BYTES,
+    STARTS,
     TrackedNames,
     by_distance,
     command_texts,
@@ -114,12 +116,15 @@ class LaunchIndex:
     def _starts_in_own(self, name: str, said: Callable[[], str]) -> Sequence[ProgramStart]:
         """The commands in what a file has `said` of itself: a program's docstring, a config's comments."""
         if name not in self._starts:
-            from memlint.repository.launch.starts import COMMAND, starts_in_text  # where a script has a command line
-
-            text = said()
-            found = starts_in_text(name, text, self._names, self._text) if COMMAND.search(text) else ()
-            self._starts[name] = tuple(islice(found, MOST_STARTS))
+            self._starts[name] = self._starts_said(name, said())
         return self._starts[name]
+
+    def _starts_said(self, name: str, text: str) -> tuple[ProgramStart, ...]:
+        if not re.search(STARTS, text):
+            return ()
+        from memlint.repository.launch.starts import starts_in_text  # where a file has a command line
+
+        return tuple(islice(starts_in_text(name, text, self._names, self._text), MOST_STARTS))
 
     def pages_with(self, word: str) -> Iterator[str]:
         """The texts that show commands and contain `word`."""
@@ -141,6 +146,10 @@ class LaunchIndex:
             self._others = dict(other_texts(self._names, self._read))
         found = ((name, data) for name, data in self._others.items() if names_config(data, config))
         return ((name, data.decode("utf-8", "replace")) for name, data in found if name != config)
+
+    @cached_property
+    def tracks_python(self) -> bool:
+        return any(name.endswith(".py") for name in self._names.names)
 
     def named(self, word: str, config: str) -> tuple[str, ...]:
         """The tracked files that `word` of some page may name: from the root, or from a folder above `config`."""

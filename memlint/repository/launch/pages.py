@@ -35,6 +35,8 @@ HINTS = (
     r"accelerate[ -]launch|accelerate\.commands|torchrun|torch\.distributed|deepspeed|axolotl|llamafactory|trl "
     r"|tune run|lightning run|fabric run"
 )
+# Where a command line begins that may start a Python program.
+STARTS = rf"\bpython[\d.]*[ \t]|\buv run\b|{HINTS}|\.(?:sh|bash|slurm|sbatch)\b|(?m:^[$#> \t]{{0,8}}cd )"
 _ANY_COMMAND = HINTS.encode() + rb"|\.(?:py|sh|bash|slurm|sbatch)\b|-m [a-z]|--config[ =]"
 _LAUNCHERS = (
     *("accelerate", "torchrun", "torch.distributed", "deepspeed", "axolotl", "llamafactory", "trl ", "tune run"),

@@ -24,8 +24,6 @@ def with_number_readings(
     commands: tuple[Launch, ...],
 ) -> Parsed:
     """The same runs. One whose number of GPUs is open gets a reading for that of each of `commands`."""
-    if not commands:
-        return parsed
     return with_readings(
         parsed,
         lambda run: run.parallelism.world_size is UNKNOWN,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from memlint._record import NamedTuple
-from memlint.repository.launch.pages import HINTS, TrackedNames, is_script
+from memlint.repository.launch.pages import STARTS, TrackedNames, is_script
 from memlint.repository.launch.parse import Command, Read, commands, folders_of
 from memlint.repository.scripts.command_line import command_line
 from memlint.repository.scripts.commands import LAUNCHER_WORDS, LaunchCommand, command, options
@@ -23,7 +23,7 @@ from memlint.source.shell.invocation import Invocation
 from memlint.source.shell.text import Word
 
 FILES = (".yaml", ".yml", ".json", ".toml")
-COMMAND = re.compile(rf"\bpython[\d.]*[ \t]|\buv run\b|{HINTS}|\.(?:sh|bash|slurm|sbatch)\b|(?m:^[$#> \t]{{0,8}}cd )")
+COMMAND = re.compile(STARTS)
 _PYTHON = re.compile(r"python[\d.]*")
 
 

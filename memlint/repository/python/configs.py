@@ -13,31 +13,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 
+from memlint.repository.python.config_texts import MIN_KEYS
 from memlint.repository.python.documents import PythonRepository, documents, may_train
 from memlint.repository.python.readers import DECIDES, FileReading, chosen, disagreements, unread, with_places
 from memlint.source.document import Document
 from memlint.source.layout import shared_steps
 from memlint.source.python.members import MISSING
 
-SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 MAX_SCRIPTS = 24  # scripts of a repository that are followed for its configs
 MAX_TEXTS = 256  # texts of modules that are cached between configs
-MAX_LETTERS = 131_072  # characters of a config; a longer file is data
 MAX_READERS = 4  # scripts that read one file and are compared in messages
-MIN_KEYS = 2  # values of a run that must come from the file
 MAX_UNREAD = 8  # files that give a script no run before it is one that reads none
 MAX_VAIN = 4  # files alike, such as each run's `results.json`, that a script takes no values of
-# A quick test of the file: keys that training configs have, whatever their schema.
-_KEY = re.compile(r"""\b([\w.]+)["']?\s*[\]:=]""")  # a key, or the end of a TOML table's name
-_TRAINING_KEY = re.compile(
-    r"""[\w.]*(?:batch_size|batch|learning_rate|\blr|epochs?|max_steps|lora\w*|rank|alpha|model\w*"""
-    r"""|(?:seq|max|context)\w*_len(?:gth)?|accumulation\w*|bf16|fp16|optim(?:izer)?|warmup\w*|checkpointing|dtype)""",
-    re.IGNORECASE,
-)
 # A file that Hydra composes with others (1.3 docs, "The Defaults List"): no other script loads it.
 _OF_HYDRA = re.compile(r"^defaults:\s*$", re.MULTILINE)
-# A config that only overrides another one (1.3 docs, "Configuring Experiments"): by itself it describes no run.
-_ON_TOP = re.compile(r"^#\s*@package\b|^\s*-\s*override\b", re.MULTILINE)
 # A quick test of a script or its imports: it loads such files.
 _LOADS = re.compile(r"yaml\.|OmegaConf|json\.load|toml|hydra|config", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z_]\w+")
@@ -62,16 +51,10 @@ class ConfigIndex:
         self._reads: set[str] = set()  # the scripts that made a run of some file
         self._followed: Counter[str] = Counter()  # script -> files that it was followed for
 
-    def documents(self, path: str) -> tuple[Document, ...]:
-        """The runs that a script makes from the config at `path` (below the root); () if no script does."""
+    def documents(self, path: str, text: str) -> tuple[Document, ...]:
+        """The runs that a script makes from the config at `path` (below the root), which has this `text`; () if no
+        script does."""
         if self._scripts == []:  # searched already, and there are none
-            return ()
-        text = self._repository.read(path)
-        if text is None or len(text) > MAX_LETTERS:
-            return ()
-        if sum(_TRAINING_KEY.fullmatch(key) is not None for key in set(_KEY.findall(text))) < MIN_KEYS:
-            return ()
-        if _ON_TOP.search(text):
             return ()
         told = [one.program for one in self._repository.starts_with(path)]
         named = [(one, code) for one in dict.fromkeys(told) if (code := self._program(one)) is not None]

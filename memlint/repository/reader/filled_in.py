@@ -61,9 +61,9 @@ def by_program(key: str, value: object, scripts: Iterable[Script]) -> bool:
 
 def is_made(name: str, pages: Iterable[str], scripts: Iterable[Script]) -> bool:
     """Whether a command writes a file of that name (`jq ... > name`), or a program opens it to write."""
-    target = re.compile(rf"""(?:>|\btee|-[oO]|--out\S*|\bcp\b.*|\bmv\b.*)[ \t=]*["']?\S*(?<![\w.-]){re.escape(name)}""")
+    target = rf"""(?:>|\btee|-[oO]|--out\S*|\bcp\b.*|\bmv\b.*)[ \t=]*["']?\S*(?<![\w.-]){re.escape(name)}"""
     naming = (script.text for script in scripts if name.encode("utf-8", "replace") in script.text)
-    return any(map(target.search, pages)) or any(_opens_to_write(text, name) for text in naming)
+    return any(re.search(target, page) for page in pages) or any(_opens_to_write(text, name) for text in naming)
 
 
 def _opens_to_write(script: bytes, name: str) -> bool:

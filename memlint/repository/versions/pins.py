@@ -21,7 +21,6 @@ from itertools import chain
 
 from memlint._record import NamedTuple
 from memlint.formats.llamafactory.releases import LLAMAFACTORY
-from memlint.repository.versions.pip_commands import pip_installs
 from memlint.run import Origin
 
 Version = tuple[int, ...]
@@ -260,6 +259,8 @@ def _from_package(framework: str, content: str) -> Iterator[tuple[str, Version, 
 
 def _from_installer(content: str) -> Iterator[tuple[str, Version, int]]:
     """`pip install transformers==4.34.0 trl==0.14.0`."""
+    from memlint.repository.versions.pip_commands import pip_installs  # where a script installs
+
     for number, word in chain.from_iterable(pip_installs(enumerate(content.splitlines(), 1))):
         yield from ((name, version, number) for name, version, _ in requirements_in(word))
 

@@ -55,6 +55,23 @@ def test_llama_pro_trains_every_nth_layer() -> None:
     assert parameters.trainable_layers(case, 8) == {3, 7}
 
 
+@pytest.mark.parametrize(
+    ("changes", "adapts"),
+    [
+        ({}, True),
+        ({"method__targets": ("q_proj",)}, True),
+        ({"method__targets": ("nothing",)}, False),
+        ({"method__rank": 0}, False),
+        ({"method__exclude_modules": ("q_proj",), "method__targets": ("q_proj",)}, False),
+        ({"method__layers_to_transform": (9,)}, False),
+        ({"method__freeze_language_model": True}, False),
+    ],
+)
+def test_what_surely_gets_an_adapter_trains(changes: dict[str, object], adapts: bool) -> None:
+    case = run(**{**LORA, **changes})
+    assert parameters.surely_adapts(case) == adapts == (trainable(case) > 0)
+
+
 def test_modules_to_save_are_trained_copies_beside_the_frozen_original() -> None:
     case = run(**LORA, method__modules_to_save=("lm_head",))
     assert trainable(case) - trainable(run(**LORA)) == 4000 * 256
