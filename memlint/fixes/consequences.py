@@ -23,8 +23,10 @@ def consistent(run: Run, before: Run, chosen: Iterable[str] = ()) -> Run:
     changed; what a plan says of ZeRO's buckets and of the dropout of adapters stays."""
     kept = frozenset(name for name in chosen if name.startswith("parallelism.zero.") or name == "method.dropout")
     for part in _PARTS:
-        follows = {name: value for name, value in part(run, before) if name not in kept}
-        if any(get(run, name) != value for name, value in follows.items()):
+        follows = dict(part(run, before))  # all of them together: a whole section, and then a field of it
+        for name in kept.intersection(follows):
+            del follows[name]
+        if follows and any(get(run, name) != value for name, value in follows.items()):
             run = replace(run, follows)
     return run
 

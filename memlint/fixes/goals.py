@@ -130,19 +130,25 @@ def fewest_cards(run: Run, before: Estimate, hooks: SearchHooks, most: int = MOS
     """The smallest number of the cards that the run names on which it fits: as it is, and with changes that leave the
     result as it is."""
     as_it_is = smallest_number(lambda count: hooks.estimate(with_engine(run, count)), 1, most)
+    changed = fewest_with_changes(run, before, hooks, most)
+    return FewestCards(as_it_is and as_it_is[0], *(changed or (None, None)))
+
+
+def fewest_with_changes(
+    run: Run, before: Estimate, hooks: SearchHooks, most: int = MOST_GPUS
+) -> tuple[int, Plan | None] | None:
+    """The smallest number of cards on which the run fits with changes that leave the result as it is, and a plan for as
+    many; None where it fits on no number. `before`: the estimate of the run, which has as many parameters on each."""
 
     def changed(count: int) -> Estimate:
-        one = with_engine(run, count)
-        estimate = hooks.estimate(one)
-        search = PlanSearch(one, estimate, hooks)
-        return search.plan(strongest(search, "none")).estimate
+        search = PlanSearch(with_engine(run, count), before, hooks)
+        return hooks.estimate(search.changed(strongest(search, "none")))
 
     found = smallest_number(changed, 1, most)
     if found is None:
-        return FewestCards(as_it_is and as_it_is[0], None, None)
+        return None
     one = with_engine(run, found[0])
-    plan = next(iter(planner.plans(one, hooks.estimate(one), hooks, 1)), None)
-    return FewestCards(as_it_is and as_it_is[0], found[0], plan)
+    return found[0], next(iter(planner.plans(one, hooks.estimate(one), hooks, 1)), None)
 
 
 def on_one_card(run: Run, hooks: SearchHooks) -> Plan | None:

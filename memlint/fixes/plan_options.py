@@ -229,9 +229,8 @@ def _many_cards(run: Run, before: Estimate, hooks: SearchHooks) -> Iterator[Fix]
     world = run.parallelism.world_size
     if not isinstance(world, int) or not hardware_advice.is_data_parallel(run):
         return
-    plan = goals.fewest_cards(run, before, hooks).plan
-    count = plan.run.parallelism.world_size if plan is not None else None
-    if plan is not None and isinstance(count, int) and count > world:
+    count, plan = goals.fewest_with_changes(run, before, hooks) or (0, None)
+    if plan is not None and count > world:
         titles = tuple(step.title for step in plan.steps)
         yield noted(hardware_advice.many_cards(before, plan.estimate, count, titles), as_fix(plan, before).note)
 

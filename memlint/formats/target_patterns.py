@@ -7,6 +7,7 @@ from typing import Any
 
 from memlint.formats.fields import Fields, as_words
 from memlint.formats.name_patterns import bounded_pattern, repeats
+from memlint.identity_cache import IdentityCache
 from memlint.run import Origin
 
 _PATTERN_SIGNS = re.compile(r"[*+?()\[\]{}|\\^$]")  # signs that no module's name has
@@ -43,9 +44,19 @@ def ranks_by_module(value: Any) -> tuple[tuple[str, int], ...]:
 _STACKS = ("model.layers", "model.language_model.layers", "language_model.model.layers", "model.text_model.layers")
 
 
+_MATCHING = IdentityCache(16)  # a file is read again with each plan that is written
+
+
 def targets_matching(pattern: str, architecture: Any) -> tuple[str, ...] | None:
     """The modules of decoder layers whose full name the pattern matches; None where that is not known, or where layers
     with the same modules do not match alike."""
+    known: dict[str, tuple[str, ...] | None] = _MATCHING.get(architecture) or _MATCHING.put({}, architecture)
+    if pattern not in known:
+        known[pattern] = _matched(pattern, architecture)
+    return known[pattern]
+
+
+def _matched(pattern: str, architecture: Any) -> tuple[str, ...] | None:
     kinds = getattr(architecture, "layer_types", ())
     compiled = bounded_pattern(pattern)
     if compiled is None or not kinds:

@@ -7,7 +7,17 @@ from itertools import pairwise
 from memlint.architectures import from_config
 from memlint.findings import Edit
 from memlint.fixes.checklist import ORDER, checklist
-from memlint.fixes.goals import BATCH, LENGTH, TOKENS, fewest_cards, keeping, largest_plan, on_one_card, size_field
+from memlint.fixes.goals import (
+    BATCH,
+    LENGTH,
+    TOKENS,
+    fewest_cards,
+    fewest_with_changes,
+    keeping,
+    largest_plan,
+    on_one_card,
+    size_field,
+)
 from memlint.fixes.moves.catalog import steps
 from memlint.fixes.moves.hardware import smallest_number
 from memlint.fixes.plan_search import PlanSearch
@@ -86,6 +96,18 @@ def test_fewest_cards_with_changes_are_no_more_than_without() -> None:
     found = fewest_cards(FULL, search.estimate(FULL), search)
     assert found.cards == 1 and found.as_it_is is None
     assert found.plan is not None and found.plan.estimate.verdict == "fits"
+
+
+def test_each_number_of_cards_is_estimated_as_such_where_nothing_can_be_changed() -> None:
+    def estimate(run: Run) -> Estimate:
+        return toy(1 if run.parallelism.world_size == 1 else 1000).estimate(run)
+
+    hooks = toy(1)._replace(estimate=estimate, express=lambda run, changes: None)
+    one = replace(FULL, {"parallelism.world_size": 1})
+    found = fewest_with_changes(one, estimate(one), hooks)
+
+    assert estimate(one).verdict == "out_of_memory"
+    assert found is not None and found[0] == 2
 
 
 def test_one_of_several_cards_is_planned_for_where_it_is_a_run_of_its_own() -> None:

@@ -39,10 +39,13 @@ _AUTO_ZERO: Mapping[int, Mapping[str, Any]] = {
 }
 
 
+# The keys that have to equal a training argument, by the field of the run that both set.
+_REPEATED = {row.field: row.name for row in reversed(KEYS.rows) if row.field and row.name in MATCHED}
+
+
 def repeats(section: Any, field: str) -> bool:
     """Whether a DeepSpeed configuration has `field` as a number, which must equal the training argument."""
-    name = next((row.name for row in KEYS if row.field == field and row.name in MATCHED), "")
-    found = section.get(name) if isinstance(section, dict) else None
+    found = section.get(_REPEATED.get(field, "")) if isinstance(section, dict) else None
     return isinstance(found, (int, float)) and not isinstance(found, bool)
 
 

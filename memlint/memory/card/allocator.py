@@ -82,6 +82,12 @@ class Pool:
         self._size_from: dict[int, int] = {}  # bytes of the free block that begins at an address
         self._size_until: dict[int, int] = {}  # bytes of the free block that ends at an address
 
+    def copy(self) -> Pool:
+        made = Pool(self.end, self._least_rest, self._whole_from)
+        made.blocks, made.segments, made.reserved = list(self.blocks), dict(self.segments), self.reserved
+        made._size_from, made._size_until = dict(self._size_from), dict(self._size_until)
+        return made
+
     def allocate(self, size: int) -> Block:
         """The smallest block that fits, where no settings forbid that, and memory is not limited."""
         index = bisect_left(self.blocks, size << _ADDRESS_BITS)
@@ -203,6 +209,13 @@ class Allocator:
         allocator.small.add_segments(size for size in given if size == SMALL_BUFFER)
         allocator.large.add_segments(size for size in given if size != SMALL_BUFFER)
         return allocator
+
+    def copy(self) -> Allocator:
+        """The same state, for another continuation."""
+        made = Allocator(self.settings)
+        made.peak_reserved, made.retries = self.peak_reserved, self.retries
+        made.small, made.large = self.small.copy(), self.large.copy()
+        return made
 
     @property
     def reserved(self) -> int:

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from memlint._record import NamedTuple
 from memlint.memory.autograd.walk import Segment
 from memlint.memory.card.allocator import Allocator
 from memlint.memory.card.replayed_tensors import (
     Blocks,
+    SegmentEvents,
     Tensors,
     gradients,
     segment_events,
@@ -63,21 +65,50 @@ def reserved_by_first_steps(
 ) -> int:
     """Bytes that two steps reserve. `states`: bytes of each tensor that the optimizer creates in its first step.
     `inputs`: bytes of the batch and its masks."""
-    blocks = Blocks(Allocator())
-    of_gradients = list(gradients(units))
-    of_step = temporaries(of_gradients, state.step_temporaries)
-    blocks.keep(_weights(units, state.weights))
-    blocks.keep(of_gradients if state.communication else ())
-    blocks.keep((inputs,))
-    replayed = _Micro(blocks, batches.first, batches.keeps_gradients), _Micro(blocks, batches.other, False)
-    left = _passes(replayed, short=False)
+    of_gradients = tuple(gradients(units))
+    kept = (*_weights(units, state.weights), *(of_gradients if state.communication else ()), inputs)
+    replayed = _parts_of(batches.first, batches.keeps_gradients), _parts_of(batches.other, False)
+    of_step = tuple(temporaries(of_gradients, state.step_temporaries))
+    return _reserved(kept, replayed, tuple(states), of_step)
+
+
+# The segments of a micro-batch, each with the number of equal ones in a row.
+_Parts = tuple[tuple[SegmentEvents, int], ...]
+
+
+def _parts_of(segments: Sequence[Segment], keeps_gradients: bool) -> _Parts:
+    return tuple((segment_events(one.profile, one.sizes, keeps_gradients), one.repeat) for one in segments)
+
+
+@lru_cache(maxsize=32)  # runs that differ in their evaluation or in what they save have the same steps
+def _reserved(
+    kept: tuple[int, ...], micro_batches: tuple[_Parts, ...], states: tuple[int, ...], of_step: tuple[int, ...]
+) -> int:
+    """Bytes that two steps reserve. `kept`: bytes of each tensor that is there all the time. `of_step`: of each of the
+    optimizer's temporaries."""
+    first = _first_passes(kept, micro_batches)
+    blocks = first.blocks.copy()
     blocks.keep(states)
     blocks.run(in_order(of_step))
     blocks.run(in_order([-size for size in of_step]))
-    blocks.change(left, {})
-    _passes(replayed, short=True)
+    blocks.change(first.left, {})
+    _passes(blocks, micro_batches, short=True)
     blocks.run(in_order(of_step))
     return blocks.reserved
+
+
+class _FirstPasses(NamedTuple):
+    """The allocator after the micro-batches of the first step, and the gradients that they left."""
+
+    blocks: Blocks
+    left: Tensors
+
+
+@lru_cache(maxsize=4)  # runs that differ in their optimizer share it
+def _first_passes(kept: tuple[int, ...], micro_batches: tuple[_Parts, ...]) -> _FirstPasses:
+    blocks = Blocks(Allocator())
+    blocks.keep(kept)
+    return _FirstPasses(blocks, _passes(blocks, micro_batches, short=False))
 
 
 def _weights(units: tuple[Unit, ...], total: int) -> Iterator[int]:
@@ -91,40 +122,34 @@ def _weights(units: tuple[Unit, ...], total: int) -> Iterator[int]:
         yield total - known
 
 
-def _passes(micro_batches: Iterable[_Micro], short: bool) -> Tensors:
+def _passes(blocks: Blocks, micro_batches: Iterable[_Parts], short: bool) -> Tensors:
     """Forward and backward of each micro-batch; the gradients that they leave."""
     left: Counter[int] = Counter()
-    for one in micro_batches:
-        one.forward()
-        left += one.backward(short)
+    for parts in micro_batches:
+        _forward(blocks, parts)
+        left += _backward(blocks, parts, short)
     return left
 
 
-class _Micro:
-    """A micro-batch: its segments, whose forward and backward are replayed in `blocks`."""
+def _forward(blocks: Blocks, parts: _Parts) -> None:
+    """Each segment's forward, and the end of autocast, which frees its copies."""
+    for segment, repeat in parts:
+        for _ in range(repeat):
+            blocks.run(segment.forward)
+    for segment, repeat in parts:
+        for _ in range(repeat):
+            blocks.run(segment.end_of_forward)
 
-    def __init__(self, blocks: Blocks, segments: Sequence[Segment], keeps_gradients: bool) -> None:
-        self._blocks = blocks
-        self._parts = [(segment_events(one.profile, one.sizes, keeps_gradients), one.repeat) for one in segments]
 
-    def forward(self) -> None:
-        """Each segment's forward, and the end of autocast, which frees its copies."""
-        for segment, repeat in self._parts:
-            for _ in range(repeat):
-                self._blocks.run(segment.forward)
-        for segment, repeat in self._parts:
-            for _ in range(repeat):
-                self._blocks.run(segment.end_of_forward)
-
-    def backward(self, short: bool) -> Counter[int]:
-        """Each segment's backward; the gradients that it leaves."""
-        left: Counter[int] = Counter()
-        passed = 0
-        for segment, repeat in reversed(self._parts):
-            for _ in range(repeat):
-                in_short = short and passed >= _LAYERS_OF_LAST_BACKWARD
-                self._blocks.run(segment.short_backward if in_short else segment.backward)
-                passed += 1
-            for size, number in segment.gradients.items():
-                left[size] += number * repeat
-        return left
+def _backward(blocks: Blocks, parts: _Parts, short: bool) -> Counter[int]:
+    """Each segment's backward; the gradients that it leaves."""
+    left: Counter[int] = Counter()
+    passed = 0
+    for segment, repeat in reversed(parts):
+        for _ in range(repeat):
+            in_short = short and passed >= _LAYERS_OF_LAST_BACKWARD
+            blocks.run(segment.short_backward if in_short else segment.backward)
+            passed += 1
+        for size, number in segment.gradients.items():
+            left[size] += number * repeat
+    return left

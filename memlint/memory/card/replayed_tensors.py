@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
-from memlint._record import NamedTuple
 from memlint.memory.autograd.profile import Profile
 from memlint.memory.autograd.tape import PeakCandidates, counters
 from memlint.memory.autograd.walk import TensorBytes
@@ -45,20 +44,27 @@ def times(tensors: Tensors, number: int) -> Tensors:
     return {size: count * number for size, count in tensors.items()}
 
 
-class SegmentEvents(NamedTuple):
-    """What a segment allocates and frees, in stretches.
+class SegmentEvents:
+    """What a segment allocates and frees, in stretches. Compared by identity: `segment_events` gives the same object
+    for the same segment.
 
     `kept` lives until autocast ends, and then what is `saved` until the backward, which leaves `gradients`.
     `end_of_forward` leads from the one to the other. `short_backward` is the backward without its temporaries.
     """
 
-    kept: Tensors
-    saved: Tensors
-    gradients: Tensors
-    forward: tuple[Stretch, ...]
-    end_of_forward: tuple[Stretch, ...]
-    backward: tuple[Stretch, ...]
-    short_backward: tuple[Stretch, ...]
+    __slots__ = ("backward", "end_of_forward", "forward", "gradients", "kept", "saved", "short_backward")
+
+    def __init__(self, profile: Profile, sizes: TensorBytes, keeps_gradients: bool) -> None:
+        """`keeps_gradients`: the backward leaves those that it makes."""
+        kept, saved = _alive(sizes, profile.live_in_forward), _alive(sizes, profile.live_until_backward)
+        left = _gradients_left(sizes, profile.live_after_backward) if keeps_gradients else {}
+        self.kept: Tensors = kept
+        self.saved: Tensors = saved
+        self.gradients: Tensors = left
+        self.forward = stretches(_events({}, _moments(sizes, profile.forward), kept))
+        self.end_of_forward = stretches(_events(kept, (), saved))
+        self.backward = stretches(_events(saved, _moments(sizes, profile.backward), left))
+        self.short_backward = stretches(_events(saved, (), left))
 
 
 # Estimates of one model have most segments in common. Recordings are known by their identity, and kept for that.
@@ -70,22 +76,8 @@ def segment_events(profile: Profile, sizes: TensorBytes, keeps_gradients: bool) 
     known = _KNOWN.setdefault(sizes, {})
     key = id(profile), keeps_gradients
     if key not in known:
-        known[key] = profile, _segment_events(profile, sizes, keeps_gradients)
+        known[key] = profile, SegmentEvents(profile, sizes, keeps_gradients)
     return known[key][1]
-
-
-def _segment_events(profile: Profile, sizes: TensorBytes, keeps_gradients: bool) -> SegmentEvents:
-    kept, saved = _alive(sizes, profile.live_in_forward), _alive(sizes, profile.live_until_backward)
-    left = _gradients_left(sizes, profile.live_after_backward) if keeps_gradients else {}
-    return SegmentEvents(
-        kept,
-        saved,
-        left,
-        stretches(_events({}, _moments(sizes, profile.forward), kept)),
-        stretches(_events(kept, (), saved)),
-        stretches(_events(saved, _moments(sizes, profile.backward), left)),
-        stretches(_events(saved, (), left)),
-    )
 
 
 def _gradients_left(sizes: TensorBytes, candidates: PeakCandidates) -> Tensors:
@@ -134,6 +126,12 @@ class Blocks:
     def __init__(self, allocator: Allocator) -> None:
         self._allocator = allocator
         self._held: defaultdict[int, list[Block]] = defaultdict(list)  # by the size of their tensors
+
+    def copy(self) -> Blocks:
+        """The same blocks, for another continuation."""
+        made = Blocks(self._allocator.copy())
+        made._held.update((size, list(blocks)) for size, blocks in self._held.items())
+        return made
 
     @property
     def reserved(self) -> int:

@@ -93,6 +93,25 @@ def test_repeating_a_request_reserves_nothing_new(size: int, times: int, chosen:
     assert replay(events, (size,), chosen) == replay([0, ~0], (size,), chosen)
 
 
+@given(sizes, settings)
+def test_a_copy_goes_on_alone(size: int, chosen: AllocatorSettings) -> None:
+    allocator, alike = _with_one_block(size, chosen), _with_one_block(size, chosen)
+    copied = allocator.copy()
+    for each in (size, 2 * size, size):
+        copied.allocate(each)
+
+    assert allocator.reserved == alike.reserved
+    assert allocator.allocate(size) == alike.allocate(size)
+    assert copied.reserved >= allocator.reserved
+
+
+def _with_one_block(size: int, chosen: AllocatorSettings) -> Allocator:
+    allocator = Allocator(chosen._replace(capacity=0))
+    allocator.free(allocator.allocate(2 * size))
+    allocator.allocate(size)
+    return allocator
+
+
 @given(histories())
 def test_a_capacity_is_never_exceeded(history: tuple[list[int], tuple[int, ...]]) -> None:
     events, wanted = history

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import memlint.memory.card.first_steps as first_steps
 from memlint.memory.card.first_steps import micro_batches, reserved_by_first_steps
 from memlint.memory.estimate import estimate, step_parts
 from memlint.memory.phases import inputs_bytes
@@ -101,3 +102,27 @@ def test_under_ddp_gradients_lie_beside_their_buckets_or_in_them(bucket_view: bo
         assert 0 <= found < 0.25 * gradients
     else:
         assert found == pytest.approx(gradients, rel=0.06)
+
+
+def test_a_replay_that_is_continued_twice_gives_what_two_replays_give() -> None:
+    optimizers = ("adamw_torch", "adamw_torch_fused", "adafactor", "sgd")
+    runs = [full_run(_TINY, "bfloat16", name, 512) for name in optimizers]
+    continued = [_reserved(run) for run in runs]
+    apart = []
+    for run in runs:
+        first_steps._reserved.cache_clear()
+        first_steps._first_passes.cache_clear()
+        apart.append(_reserved(run))
+
+    assert continued == apart
+    assert len(set(apart)) > 1
+
+
+def test_optimizers_share_the_replay_of_the_first_batch() -> None:
+    first_steps._first_passes.cache_clear()
+    first_steps._reserved.cache_clear()
+    for name in ("adamw_torch_fused", "sgd", "adamw_torch_fused"):
+        _reserved(full_run(_TINY, "bfloat16", name, 512))
+
+    assert first_steps._first_passes.cache_info().misses == 1
+    assert first_steps._reserved.cache_info().misses == 2
