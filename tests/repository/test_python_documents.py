@@ -1323,3 +1323,22 @@ def test_a_trainer_that_takes_an_argument_out_of_its_rest_does_not_hand_it_on(ta
     workspace = in_memory({"a.py": TAKES_OUT.replace("TAKEN", taken)})
     found = analyse(workspace.documents("a.py")[0], workspace.context(), tuple(shipped())).findings
     assert any("takes no `do_augm`" in one.message for one in found) is said
+
+
+UNSLOTH = """from transformers import BitsAndBytesConfig
+from trl import SFTConfig, SFTTrainer
+from unsloth import FastLanguageModel
+bits = BitsAndBytesConfig(load_in_8bit=True)
+model, _ = FastLanguageModel.from_pretrained("Qwen/Qwen2.5-7B"MORE)
+SFTTrainer(model, args=SFTConfig("out", per_device_train_batch_size=1)).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [(", quantization_config=bits", False), (", quantization_config=bits, load_in_4bit=True", True), ("", False)],
+)
+def test_unsloths_default_of_4_bits_does_not_contradict_a_configuration(more: str, said: bool) -> None:
+    workspace = in_memory({"a.py": UNSLOTH.replace("MORE", more)})
+    found = analyse(workspace.documents("a.py")[0], workspace.context(), tuple(shipped())).findings
+    assert any("cannot both be true" in one.message for one in found) is said
