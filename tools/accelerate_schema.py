@@ -18,6 +18,8 @@ from memlint.formats.accelerate.keys import KEYS, OPTIONS
 from memlint.formats.keys import Key
 
 DISTRIBUTED_OTHER = ["DATA_PARALLEL", "MODEL_PARALLEL", "MULTI_MUSA", "TPU", "MULTI_SDAA"]
+# Words of utils/dataclasses.py:DistributedType in older releases (1.4 to 1.9).
+DISTRIBUTED_GONE = {"TP": "accelerate 1.10"}
 # How many of an option's words have a number, which starts at 1 (utils/dataclasses.py:1849).
 FSDP_NUMBERS = {"sharding_strategy": 5, "auto_wrap_policy": 0, "backward_prefetch": 2, "state_dict_type": 3}
 # What `accelerate config` wrote up to 0.25; 0.34.2 commands/launch.py:545 still reads it, 1.0 does not.
@@ -102,7 +104,10 @@ def main(folder: Path) -> None:
     launch = package / "commands" / "launch.py"
     kinds = enum_values(package / "utils" / "dataclasses.py")
     properties: dict[str, Schema] = {name: nullable(schema) for name, schema in keys.items()}
-    properties["distributed_type"] = {"enum": [*kinds["DistributedType"], *DISTRIBUTED_OTHER, False]}
+    properties["distributed_type"] = {
+        "enum": [*kinds["DistributedType"], *DISTRIBUTED_OTHER, False, *DISTRIBUTED_GONE],
+        "x-memlint-removed-values": DISTRIBUTED_GONE,
+    }
     properties["compute_environment"] = {"enum": kinds["ComputeEnvironment"]}
     properties["mixed_precision"] = {"enum": ["no", "fp16", "bf16", "fp8", "fp32", "NO", "FP16", "BF16", False, None]}
     properties["num_processes"] = {"type": ["integer", "null"], "minimum": -1}

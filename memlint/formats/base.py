@@ -322,6 +322,8 @@ class Format(Protocol):
     `left_open(document) -> str`: the key that a file leaves to a program, which may set others as well
     `copy_of(rule, context) -> str`: the framework of which the repository has a copy, which may check something else
     than the rule says; "" without one, or where the copy's own text shows that it checks this.
+    `fork_of(document, context) -> str`: the framework of which a fork probably reads the document, because it has
+    several keys that no release knows; "" elsewhere
     """
 
     NAME: str  # "llamafactory"

@@ -51,7 +51,7 @@ from memlint.memory.segments.step import TrainingStep, training_step
 from memlint.memory.state.parameters import MissingValue, stacks_experts
 from memlint.memory.state.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Phase, Tensor, Unit
-from memlint.run import Run, replace
+from memlint.run import UNKNOWN, Maybe, Run, replace
 
 _FUSED_GROUPS = ("qkv", "o", "mlp")
 _PREFERENCES = ("dpo", "orpo", "kto", "cpo", "simpo", "ipo")
@@ -87,6 +87,9 @@ def refuse(run: Run) -> None:
         raise _not_modelled(f"stage {method.stage}{how} under Unsloth is not modelled")
     if trains_all and quantization.method != "none":
         raise _not_modelled("Unsloth loads weights that all train in 16 bits or more, whatever the run says")
+    bits: Maybe[float] = quantization.bits
+    if bits is UNKNOWN:
+        raise MissingValue("model.quantization.bits", "in how many bits Unsloth loads the weights is not known")
     if quantization.method not in ("none", "bnb") or quantization.bits not in (4, 16):
         raise _not_modelled(f"Unsloth on {quantization.method} weights of {quantization.bits:g} bits is not modelled")
     if run.parallelism.engine not in ("single", "ddp"):

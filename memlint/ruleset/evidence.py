@@ -118,12 +118,20 @@ def _is_no_changed_copy(finding: Finding, case: Case) -> str:
     return f"the copy of {name} in this repository checks what its releases check" if name else ""
 
 
+def _is_for_no_fork(finding: Finding, case: Case) -> str:
+    forked = getattr(case.format_, "fork_of", None)
+    name = forked(case.document, case.context) if forked is not None else ""
+    return f"it is for {name} itself and not for a fork" if name else ""
+
+
 _ALL = ("",)  # what the id of every rule begins with
 _MAY_BE_MISSING = (
     _Evidence(OF_WHAT_TRAINS, _trains_what_is_said, of_warnings=True),
     _Evidence(OF_CHANGEABLE_VALUES, _hands_arguments_on),
     _Evidence(OF_WHAT_TRAINS, _trains_what_keys_say),
     _Evidence(OF_WHAT_TRAINS, _is_not_completed),
+    _Evidence(OF_WHAT_TRAINS, _is_for_no_fork, of_warnings=True),
+    _Evidence(OF_CHECKS, _is_for_no_fork),
     _Evidence(OF_CHECKS, _is_no_changed_copy),
     _Evidence(_ALL, _is_read_by_a_program),
 )

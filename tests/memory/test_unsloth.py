@@ -15,7 +15,7 @@ from memlint.memory.segments.of_model import segments
 from memlint.memory.segments.step import training_step
 from memlint.memory.state.parameters import frozen_bytes, units
 from memlint.memory.values import Estimate, ModelState, UnitState
-from memlint.run import Hardware, Origin, Run
+from memlint.run import UNKNOWN, Hardware, Origin, Run
 from tests.frameworks import LLAMAFACTORY
 from tests.memory.runs import LORA, run
 
@@ -229,6 +229,11 @@ def test_what_is_not_modelled_is_unknown(config: dict[str, object], changes: dic
     assert found.allocated_bytes is None
     assert found.unknown[0].field == "stack.use_unsloth"
     assert reason in found.unknown[0].reason
+
+
+def test_bits_that_nobody_says_are_unknown() -> None:
+    found = estimate(run({}, **{**UNSLOTH, **BNB, "model__quantization__bits": UNKNOWN}))
+    assert [one.field for one in found.unknown] == ["model.quantization.bits"]
 
 
 FULL: dict[str, object] = {"method__kind": "full", "method__targets": (), "batch__micro_batch_size": 1}

@@ -14,6 +14,7 @@ from memlint.repository.python import configs
 from memlint.repository.python import documents as python_documents
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Engine, analyse
+from memlint.ruleset.shipped import shipped
 from memlint.run import UNKNOWN, Run
 from memlint.source.document import Document
 from tests.commands.running import memlint, write
@@ -1286,3 +1287,58 @@ def test_commands_that_override_differently_are_runs_of_their_own() -> None:
         workspace = in_memory({**files, "README.md": page})
         found = workspace.documents("train.py") or workspace.config_runs("conf/a.yaml")
         assert [one.value["per_device_train_batch_size"] for one in found] == batches
+
+
+@pytest.mark.parametrize(("copied", "dtype"), [("", "float32"), ("third_party/peft/src/peft/utils/other.py", None)])
+def test_a_copy_of_peft_may_cast_nothing(copied: str, dtype: str | None) -> None:
+    """peft 0.2.0 utils/other.py casts norms alone, and forks of it (AGI-Edgerunners/LLM-Adapters) nothing."""
+    script = PREPARED.replace("PREPARES", "model").replace(", quantization_config=bits", ", torch_dtype=torch.float16")
+    own = {copied: "def prepare_model_for_kbit_training(model):\n    return model\n"} if copied else {}
+    workspace = in_memory({"a.py": script, **own})
+    (run,) = Engine(()).analyse(workspace.documents("a.py")[0], workspace.context()._replace(gpus=1)).runs
+    assert run.model.weights_dtype == (dtype or UNKNOWN)
+
+
+@pytest.mark.parametrize(("value", "said"), [("4", False), ("True", False), ("[4]", True)])
+def test_a_number_for_a_truth_value_is_on_in_python(value: str, said: bool) -> None:
+    """transformers 4.39.3 utils/quantization_config.py asks for the truth of `load_in_4bit`."""
+    script = SFT.replace("load_in_4bit=True", f"load_in_4bit={value}")
+    workspace = in_memory({"a.py": script})
+    found = analyse(workspace.documents("a.py")[0], workspace.context(), tuple(shipped())).findings
+    assert any("`load_in_4bit` wants" in one.message for one in found) is said
+
+
+TAKES_OUT = """from trl import GRPOConfig, GRPOTrainer
+class Own(GRPOTrainer):
+    def __init__(self, *args, **kwargs):
+        self.do_augm = TAKEN
+        super().__init__(*args, **kwargs)
+arguments = GRPOConfig("out", per_device_train_batch_size=8)
+Own(model="Qwen/Qwen2.5-1.5B", do_augm=True, reward_funcs=score, args=arguments).train()
+"""
+
+
+@pytest.mark.parametrize(("taken", "said"), [('kwargs.pop("do_augm")', False), ('kwargs["do_augm"]', True)])
+def test_a_trainer_that_takes_an_argument_out_of_its_rest_does_not_hand_it_on(taken: str, said: bool) -> None:
+    workspace = in_memory({"a.py": TAKES_OUT.replace("TAKEN", taken)})
+    found = analyse(workspace.documents("a.py")[0], workspace.context(), tuple(shipped())).findings
+    assert any("takes no `do_augm`" in one.message for one in found) is said
+
+
+UNSLOTH = """from transformers import BitsAndBytesConfig
+from trl import SFTConfig, SFTTrainer
+from unsloth import FastLanguageModel
+bits = BitsAndBytesConfig(load_in_8bit=True)
+model, _ = FastLanguageModel.from_pretrained("Qwen/Qwen2.5-7B"MORE)
+SFTTrainer(model, args=SFTConfig("out", per_device_train_batch_size=1)).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [(", quantization_config=bits", False), (", quantization_config=bits, load_in_4bit=True", True), ("", False)],
+)
+def test_unsloths_default_of_4_bits_does_not_contradict_a_configuration(more: str, said: bool) -> None:
+    workspace = in_memory({"a.py": UNSLOTH.replace("MORE", more)})
+    found = analyse(workspace.documents("a.py")[0], workspace.context(), tuple(shipped())).findings
+    assert any("cannot both be true" in one.message for one in found) is said

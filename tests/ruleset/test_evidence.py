@@ -216,3 +216,30 @@ def test_a_file_that_a_program_completes_may_train_something_else(data: str, sev
     found = only(findings("base.yml", {"base.yml": config}, gpu=find("RTX4090"), gpus=1), "MEM001")
     assert found.severity == severity
     assert ("fills in `datasets`" in found.where) is (severity == "warning")
+
+
+KEYS_OF_A_FORK = "hop: 1\nkge_model_path: a/b\nnum_query_tokens: 8\n"
+
+
+@pytest.mark.parametrize(("keys", "severity"), [(KEYS_OF_A_FORK, "warning"), ("hop: 1\n", "error")])
+def test_a_slip_among_several_keys_of_a_fork_may_be_no_slip(keys: str, severity: str) -> None:
+    found = findings("sft.yaml", {"sft.yaml": LLAMAFACTORY.format(f"num_train_epoch: 2\n{keys}")})
+    (slip,) = (one for one in found if "num_train_epoch" in one.message)
+    assert (slip.rule, slip.severity) == ("CFG001", severity)
+
+
+@pytest.mark.parametrize(("keys", "severity"), [(KEYS_OF_A_FORK, "warning"), ("", "error")])
+def test_figures_of_a_file_for_a_fork_hold_under_a_condition(keys: str, severity: str) -> None:
+    config = LLAMAFACTORY.format(keys).replace("lora", "full").replace("1.5B", "72B")
+    found = only(findings("sft.yaml", {"sft.yaml": config}, gpu=find("RTX4090"), gpus=1), "MEM001")
+    assert found.severity == severity
+    assert ("not for a fork" in found.where) is (severity == "warning")
+
+
+@pytest.mark.parametrize(("size", "severity"), [('"train_batch_size": 8, ', "error"), ("", "warning")])
+def test_a_file_without_a_batch_size_waits_for_a_program_that_adds_one(size: str, severity: str) -> None:
+    schedule = '"scheduler": {"type": "WarmupDecayLR", "params": {"warmup_min_lr": 0}}'
+    found = only(
+        findings("ds.json", {"ds.json": f'{{{size}"zero_optimization": {{"stage": 2}}, {schedule}}}'}), "CFG004"
+    )
+    assert (found.severity, "adds a batch size" in found.where) == (severity, not size)

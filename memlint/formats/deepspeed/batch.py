@@ -89,7 +89,7 @@ def _inconsistent(fields: Fields, view: DeepSpeedConfig) -> None:
 
     A size that is missing is what the others leave, rounded down (runtime/config.py:615), so it has to come out even.
     """
-    world, total = fields.get("parallelism.world_size", None), view.integer(TOTAL)
+    world, total = _processes(fields), view.integer(TOTAL)
     given = [(key, size) for key in (MICRO, STEPS) if (size := view.integer(key))]
     if not total or any(view.is_auto(key) for key in (MICRO, STEPS)):
         return
@@ -216,6 +216,11 @@ def _compare_step(fields: Fields, view: DeepSpeedConfig, args: Arguments, key: s
     _refuse(fields, view, key, message, _related(args, argument))
 
 
+def _processes(fields: Fields) -> Any:
+    """How many processes train: as many as the command itself starts, whatever number of GPUs is asked about."""
+    return fields.values.get("parallelism.started_processes") or fields.get("parallelism.world_size", None)
+
+
 Related = tuple[str, Path, str]  # file, place, words
 
 
@@ -227,7 +232,7 @@ def _related(args: Arguments, argument: str) -> tuple[Related, ...]:
 
 
 def _compare_total(fields: Fields, view: DeepSpeedConfig, args: Arguments) -> None:
-    total, world = view.integer(TOTAL), fields.get("parallelism.world_size", None)
+    total, world = view.integer(TOTAL), _processes(fields)
     micro, steps = map(args.integer, _SIZES)
     if total is None or not micro or not steps or args.flag("auto_find_batch_size") or any(map(args.is_open, _SIZES)):
         return

@@ -79,11 +79,15 @@ def missing_reader(what: str, document: Document, context: Context) -> str:
     """
     if document.syntax == "yaml" and not context.repository.calls_deepspeed():
         return "a program loads this YAML and hands it to DeepSpeed as it stands"
+    if what.startswith("CFG004") and not any(key in document.value for key in _SIZES):
+        return "the program that adds a batch size to this file adds nothing else"
     if what in _TAKEN_BY_HJSON and f'"{AUTO}"' not in document.text:
         return "transformers or accelerate reads this file, and not DeepSpeed itself, whose parser takes it"
     return ""
 
 
+# DeepSpeed works the others out of one of them, and refuses a file without any (runtime/config.py:615).
+_SIZES = ("train_batch_size", "train_micro_batch_size_per_gpu")
 _TAKEN_BY_HJSON = ("SRC001:json-comment", "SRC001:json-trailing-comma")
 
 

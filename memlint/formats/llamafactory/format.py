@@ -7,7 +7,7 @@ from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.base import Context, Issue, Parsed, Recognition
-from memlint.formats.llamafactory.issues import copy_of, skips_rule, unjudged
+from memlint.formats.llamafactory.issues import copy_of, fork_of, skips_rule, unjudged
 from memlint.formats.llamafactory.recognise import is_v1, recognise_document
 from memlint.formats.llamafactory.releases import with_release_of_program
 from memlint.formats.llamafactory.v0 import parse_v0
@@ -22,6 +22,7 @@ __all__ = [
     "copy_of",
     "dialect",
     "edits",
+    "fork_of",
     "parse",
     "recognise",
     "rule_applies",

@@ -13,6 +13,7 @@ from memlint.formats.llamafactory.recognise import is_v1
 from memlint.formats.llamafactory.releases import takes_attention_as_flag, with_libraries, with_release_of_program
 from memlint.formats.llamafactory.templates import template_issues
 from memlint.formats.own_reader import own_reader_note
+from memlint.formats.schema.suggest import nearest
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.training_arguments.nulls import ENDS_THE_RUN, ends_the_run
 from memlint.source.document import Document
@@ -97,6 +98,16 @@ def copy_of(rule: str, context: Context) -> str:
     """A copy of LLaMA-Factory says which keys it takes and what its arguments refuse; its other checks are not read."""
     is_asked = rule in ("CFG001", *_REFUSALS)
     return "LLaMA-Factory" if rule.startswith(_OF_LLAMAFACTORY) and not is_asked and has_copy(context) else ""
+
+
+def fork_of(document: Document, context: Context) -> str:
+    """What a file with several keys that are no slips of LLaMA-Factory's is probably for: a fork, whose arguments and
+    models nobody knows where it is not in the repository; "" elsewhere."""
+    if not isinstance(document.value, dict) or is_v1(document.value) or has_copy(context):
+        return ""
+    known = compiled_schema("llamafactory.json#v0").schema["properties"]
+    unknown = (key for key in document.value if isinstance(key, str) and key not in known)
+    return "LLaMA-Factory" if sum(not nearest(key, known) for key in unknown) >= _SEVERAL else ""
 
 
 def unjudged(document: Document, context: Context) -> Issue | None:

@@ -230,6 +230,15 @@ def _has_own_targets(case: _Case) -> bool:
     return is_asked and (is_own or bool(case.context.repository.field_annotations(key)))
 
 
+def _gathers_adapters_itself(case: _Case) -> bool:
+    """The program saves its adapters with a function of its own that gathers them (LLaVA 1.2.2 llava/train/train.py,
+    FastChat 0.2.36 fastchat/train/train_lora.py: `get_peft_state_maybe_zero_3`)."""
+    value = case.document.value
+    is_adapter = isinstance(value, dict) and any(as_bool(value.get(key)) for key in _USES_ADAPTER)
+    return is_adapter and any(name.endswith("maybe_zero_3") for name in case.context.repository.own_functions(""))
+
+
+_USES_ADAPTER = ("lora_enable", "use_lora", "use_peft")
 _ONE_TARGET_IN_A_LIST = "PEF025"
 # Rules about what the Trainer, TRL and accelerate make of their arguments.
 _TRAINER_RULES = (
@@ -258,6 +267,7 @@ _EXEMPTIONS = (
     _Exemption(("ACC011",), _own_parser_has_defaults),
     _Exemption(("TRL029",), _defines_the_lengths),
     _Exemption(("TRL019",), _computes_the_loss),
+    _Exemption(("SAV002",), _gathers_adapters_itself),
     _Exemption((*_ALL_KEYS_WRITTEN, *_WITHOUT_EFFECT, *_ONE_KEY_WRITTEN), _is_said_elsewhere),
     _Exemption(("PEF018", "PEF019", "PEF020"), _makes_adapter_itself),  # what TRL's own scripts make of a key
     _Exemption(("PEF004", _ONE_TARGET_IN_A_LIST), _has_own_targets),  # what TRL's ModelConfig makes of the targets

@@ -166,6 +166,9 @@ def _with_severity_here(issue: Issue, config: TrainerConfig) -> Issue | None:
     ):
         # a truth value counts as 0 or 1 in Python, and no class looks at the type
         return None if config.section.document.syntax == "python" else issue._replace(severity="warning")
+    if issue.code == "wrong-type" and isinstance(value, int) and config.section.document.syntax == "python":
+        # any number but 0 is on; transformers 4.39.3 utils/quantization_config.py asks for the truth of `load_in_4bit`
+        return None if "true or false" in issue.message else issue
     if issue.code == "wrong-type" and isinstance(value, (dict, list)) and _is_own(issue, config):
         return None
     if isinstance(value, str) and issue.code == "wrong-type":

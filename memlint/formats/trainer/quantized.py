@@ -87,11 +87,17 @@ def apply_preparation(fields: Fields, config: TrainerConfig) -> None:
         _apply_preparation_of_trl(fields, config, bits)
 
 
+_PREPARES = frozenset(("prepare_model_for_kbit_training", "prepare_model_for_int8_training"))
+
+
 def _apply_preparation_of_whole(fields: Fields, config: TrainerConfig) -> None:
     """A model without quantised weights whose script prepares it nevertheless: all its weights become fp32 (peft 0.21.2
     utils/other.py:205, "cast all non INT8 parameters to fp32")."""
     start = config.section.document.start
     if start is not None and start.program.quantized_preparation == "peft":
+        if not _PREPARES.isdisjoint(config.context.repository.own_functions("peft/utils")):
+            fields.unknown("model.weights_dtype", "what the copy of PEFT in this repository makes of the weights")
+            return
         reason = f"{start.program.entry}: prepare_model_for_kbit_training makes fp32 of weights that are not quantised"
         fields.infer("model.weights_dtype", "float32", reason)
 

@@ -61,9 +61,20 @@ def by_program(key: str, value: object, scripts: Iterable[Script]) -> bool:
 
 def is_made(name: str, pages: Iterable[str], scripts: Iterable[Script]) -> bool:
     """Whether a command writes a file of that name (`jq ... > name`), or a program opens it to write."""
-    target = rf"""(?:>|\btee|-[oO]|--out\S*|\bcp\b.*|\bmv\b.*)[ \t=]*["']?\S*(?<![\w.-]){re.escape(name)}"""
     naming = (script.text for script in scripts if name.encode("utf-8", "replace") in script.text)
-    return any(re.search(target, page) for page in pages) or any(_opens_to_write(text, name) for text in naming)
+    return any(_is_written(page, name) for page in pages) or any(_opens_to_write(text, name) for text in naming)
+
+
+# What writes the file named behind it: `python - "$FILE" <<EOF` has its program in the page itself.
+_WRITES = r"(?:>|\btee|-[oO]|--out\S*|\bcp\b.*|\bmv\b.*|\bpython3? +- .*)"
+
+
+def _is_written(page: str, name: str) -> bool:
+    """Whether a command of the page writes the file, by its name or by a variable with its name."""
+    file = rf"\S*(?<![\w.-]){re.escape(name)}"
+    variables = re.findall(rf"""^[ \t]*(?:export[ \t]+)?(\w+)=["']?{file}["']?[ \t]*$""", page, re.MULTILINE)
+    places = "|".join([file, *(rf"\$\{{?{variable}\b" for variable in variables)])
+    return re.search(rf"""{_WRITES}[ \t=]*["']?(?:{places})""", page) is not None
 
 
 def _opens_to_write(script: bytes, name: str) -> bool:

@@ -45,7 +45,14 @@ def only_evaluates(path: str, trees: Sequence[ast.Module], flags: Collection[str
         return True  # forward passes alone: log-probabilities of a reference model, before DPO
     if _OF_TRAINING & set(flags) or may_train or _MAY_TRAIN.search(posixpath.basename(path).removesuffix(".py")):
         return False
-    return "generate" in asked or (bool(classes) and not reached.used & set(classes))
+    writes = "generate" in asked or _turns_training_off(trees[0])
+    return writes or (bool(classes) and not reached.used & set(classes))
+
+
+def _turns_training_off(tree: ast.Module) -> bool:
+    """Whether a program says `model.eval()`: a module that is not here may do the rest."""
+    calls = (node for node in nodes(tree) if isinstance(node, ast.Call) and not node.args)
+    return any(isinstance(call.func, ast.Attribute) and call.func.attr == "eval" for call in calls)
 
 
 def asks_whether_to_train(tree: ast.Module) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -11,7 +12,7 @@ from memlint.source.python.classes import external_bases, field_types, instance
 from memlint.source.python.executed import EXECUTES, follow_executed
 from memlint.source.python.members import OBJECT, PARAMETERS, above, attribute, has_decorator, merge
 from memlint.source.python.methods import method
-from memlint.source.python.parameters import bind
+from memlint.source.python.parameters import bind, lacks_arguments
 from memlint.source.python.reader import Call, Frame, Reader
 from memlint.source.python.values import (
     Class,
@@ -86,6 +87,8 @@ def apply(reader: Reader, target: Value, given: Call, owner: Value | None = None
     """The result of calling `target`. `owner`: the object of which it is a method."""
     reader.budget.spend()
     if isinstance(target, PythonFunction):
+        if _raises(target, given):
+            return Undetermined("a call without all of its arguments, which ends the program", given.source)
         copied = reader.libraries.get(f"copy of {getattr(target.node, 'name', '')}")
         return (copied(reader, given) if copied else None) or follow(reader, target, given)
     if isinstance(target, Class):
@@ -105,6 +108,14 @@ def apply(reader: Reader, target: Value, given: Call, owner: Value | None = None
         if isinstance(target, Undetermined)
         else Undetermined("a call that memlint does not follow", given.source)
     )
+
+
+def _raises(function: PythonFunction, given: Call) -> bool:
+    """Whether a function is called with fewer arguments than it takes. A decorator may give others."""
+    if isinstance(function.node, ast.Lambda) or function.node.decorator_list:
+        return False
+    owner = () if function.owner is None else (function.owner,)
+    return lacks_arguments(function, given._replace(positional=(*owner, *given.positional)))
 
 
 def _call_instance(reader: Reader, target: Instance, given: Call) -> Value:
@@ -239,8 +250,16 @@ def _own_arguments(target: Class, initialise: Value) -> frozenset[str] | None:
     """The names that a class's own `__init__` takes, also the one that `@dataclass` writes; None without either."""
     if isinstance(initialise, PythonFunction):
         own = initialise.node.args
-        return frozenset(one.arg for one in (*own.posonlyargs, *own.args, *own.kwonlyargs))
+        named = (one.arg for one in (*own.posonlyargs, *own.args, *own.kwonlyargs))
+        return frozenset((*named, *(_popped(initialise.node, own.kwarg.arg) if own.kwarg else ())))
     return frozenset(field_types(target)) if target.is_dataclass else None
+
+
+def _popped(function: FunctionNode, rest: str) -> Iterator[str]:
+    """The names that a function takes out of its `**kwargs`: `kwargs.pop("tokenizer")`."""
+    for call in (one for one in ast.walk(function) if isinstance(one, ast.Call) and one.args):
+        if isinstance(call.args[0], ast.Constant) and ast.unparse(call.func) == f"{rest}.pop":
+            yield str(call.args[0].value)
 
 
 def _hands_rest_on(initialise: Value) -> bool:

@@ -36,6 +36,15 @@ def bind(reader: Reader, function: PythonFunction, given: Call, frame: Frame) ->
     return values
 
 
+def lacks_arguments(function: PythonFunction, given: Call) -> bool:
+    """Whether a call gives fewer arguments than the function takes at least: Python raises TypeError."""
+    node = function.node.args
+    names = [one.arg for one in (*node.posonlyargs, *node.args)]
+    needed = names[len(given.positional) : len(names) - len(node.defaults)]
+    needed += [one.arg for one, value in zip(node.kwonlyargs, node.kw_defaults) if value is None]
+    return not given.is_open and not {*needed} <= given.named.keys()
+
+
 def _defaults(reader: Reader, function: PythonFunction) -> dict[str, Value]:
     node = function.node.args
     outer = Frame(function.module, Scope(function.scope))

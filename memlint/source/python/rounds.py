@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from memlint.source.python.reader import Frame, Reader
 from memlint.source.python.values import Known, Made, Undetermined, ValueSource
@@ -27,8 +28,10 @@ def observe_skipped_rounds(reader: Reader, node: ast.For | ast.AsyncFor, frame: 
     """Observes a step that stands behind `if step % n != 0: continue` in a loop."""
     for place, one in enumerate(node.body):
         number = _skips(one) if isinstance(one, ast.If) else None
+        if number is None:  # as of nearly all statements, and what follows may be long
+            continue
         calls = [name for name in _methods(node.body[place + 1 :]) if name.endswith(".step")]
-        if number is not None and calls:
+        if calls:
             source = ValueSource(frame.module.path, frame.module.span(one))
             rounds = reader.evaluate(reader, number, frame)
             reader.observe(Made(EVERY, (), {"rounds": rounds, "calls": Known(" ".join(calls))}, source))
@@ -45,9 +48,15 @@ def _skips(node: ast.If) -> ast.expr | None:
     return test.right if is_modulo and isinstance(node.body[-1], ast.Continue) else None  # type: ignore[attr-defined]
 
 
+@lru_cache(maxsize=1024)  # loops of a program, which are followed again for each command that starts it
+def below(loop: ast.For | ast.AsyncFor | ast.While) -> tuple[ast.AST, ...]:
+    """All nodes of a loop's body."""
+    return tuple(one for statement in loop.body for one in ast.walk(statement))
+
+
 def observe_named_rounds(reader: Reader, node: ast.For | ast.AsyncFor | ast.While, frame: Frame) -> None:
     """Observes a step below `if not is_accumulating`, where `is_accumulating = count % n != 0` stands before it."""
-    inner = [one for statement in node.body for one in ast.walk(statement)]
+    inner = below(node)
     numbers = dict(_named_numbers(inner))
     for one in inner if numbers else ():
         number = numbers.get(_tested(one)) if isinstance(one, ast.If) else None

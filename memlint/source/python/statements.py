@@ -14,6 +14,7 @@ from memlint.source.python.limits import MAX_ROUNDS
 from memlint.source.python.members import elements, part_of
 from memlint.source.python.reader import UNKNOWN_ROUNDS, Call, Frame, Reader
 from memlint.source.python.rounds import (
+    below,
     observe_accumulation,
     observe_named_rounds,
     observe_rounds,
@@ -164,7 +165,7 @@ def _for(reader: Reader, node: ast.For | ast.AsyncFor, frame: Frame) -> str:
     if values is None or len(values) > MAX_ROUNDS:
         with reader.doubt(UNKNOWN_ROUNDS):
             assign(reader, node.target, part_of(iterated), frame)
-            return _one_iteration(reader, node.body, frame)
+            return _one_iteration(reader, node, frame)
     for value in values:
         assign(reader, node.target, value, frame)
         ends = execute(reader, node.body, frame)
@@ -175,22 +176,22 @@ def _for(reader: Reader, node: ast.For | ast.AsyncFor, frame: Frame) -> str:
     return execute(reader, node.orelse, frame)
 
 
-def _one_iteration(reader: Reader, body: Sequence[ast.stmt], frame: Frame) -> str:
+def _one_iteration(reader: Reader, loop: ast.For | ast.AsyncFor | ast.While, frame: Frame) -> str:
     """Follows one iteration of a loop whose number of iterations is unknown. Numbers that it adds to are any number."""
-    for node in (one for statement in body for one in ast.walk(statement) if isinstance(one, ast.AugAssign)):
+    for node in (one for one in below(loop) if isinstance(one, ast.AugAssign)):
         target = node.target
         name = target.id if isinstance(target, ast.Name) else ""
         before = frame.scope.names.get(name) if name else evaluate(reader, target, frame)
         if isinstance(before, Known) and isinstance(before.value, (int, float)):
             assign(reader, target, Undetermined("counts in a loop whose rounds memlint does not know"), frame)
-    _follow_branches(reader, (body, ()), frame, UNKNOWN_ROUNDS)
+    _follow_branches(reader, (loop.body, ()), frame, UNKNOWN_ROUNDS)
     return GOES_ON
 
 
 def _while(reader: Reader, node: ast.While, frame: Frame) -> str:
     observe_named_rounds(reader, node, frame)
     evaluate(reader, node.test, frame)
-    return _one_iteration(reader, node.body, frame)
+    return _one_iteration(reader, node, frame)
 
 
 def _with(reader: Reader, node: ast.With | ast.AsyncWith, frame: Frame) -> str:

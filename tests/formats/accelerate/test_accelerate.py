@@ -202,6 +202,7 @@ def test_the_deepspeed_file_behind_the_launch_file() -> None:
         ),
         ({"distributed_type": "NO", "ipex_config": {"use_xpu": True}}, ["removed-key"]),
         ({"distributed_type": "FSDP", "kt_config": {"enabled": True}}, ["removed-key"]),
+        ({"distributed_type": "TP"}, ["removed-value"]),
         ({"distributed_type": "${KIND}", "mixed_precision": "${HALF}"}, []),
         ({"distributed_type": "MULTI_GPU", "num_processes": 2, "deepspeed_config": "z2.json"}, []),  # not read
         ({"distributed_type": "DEEPSPEED", "num_processes": 2, "deepspeed_config": "z2.json"}, ["wrong-type"]),

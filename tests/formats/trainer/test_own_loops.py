@@ -480,3 +480,9 @@ def test_a_branch_may_attach_an_adapter() -> None:
     found = keys(loop(adapted))
     assert found["model_name_or_path"] == "Qwen/Qwen2.5-1.5B"
     assert found["use_peft"] == {"?", True}
+
+
+@pytest.mark.parametrize(("given", "verdict"), [("", "out_of_memory"), (', device_map="auto"', "unknown")])
+def test_a_loop_whose_device_map_spreads_the_layers_has_no_verdict_over_the_card(given: str, verdict: str) -> None:
+    code = loop().replace("torch_dtype=torch.float32", f"torch_dtype=torch.float32{given}").replace("1.5B", "14B")
+    assert estimated(code).verdict == verdict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from memlint.fixes.edits.apply import apply, patches
 from memlint.fixes.edits.text import CannotEdit
 from memlint.fixes.laws import broken
 from memlint.hardware.catalog import find
+from memlint.repository.scripts.evaluation import only_evaluates
 from memlint.repository.workspace import in_memory, on_disk
 from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.shipped import shipped
@@ -1679,3 +1681,53 @@ def test_a_program_that_goes_on_as_ms_swift_takes_its_flags() -> None:
     text = "torchrun --nproc_per_node 2 tools/sft.py --model Qwen/Qwen2.5-7B --tuner_type full --max_length 512\n"
     start = analysed(text, {"tools/sft.py": program}).document.start
     assert start is not None and not start.accepted.is_own and "tuner_backend" in start.accepted.defined
+
+
+@pytest.mark.parametrize(
+    ("first", "found"),
+    [("model.eval()", True), ("eval('1')", False), ("model.eval()\ntrain_one_epoch(model)", False), ("", False)],
+)
+def test_a_program_that_turns_training_off_leaves_the_rest_to_a_module_that_is_not_here(
+    first: str, found: bool
+) -> None:
+    program = f"from own import judge\nmodel = load(config)\n{first}\njudge.in_batch(model)\n"
+    assert only_evaluates("judge.py", [ast.parse(program)], (), ()) is found
+
+
+HANDS_ON = (
+    "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+    "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+    "Trainer(model=load(), args=args).train()\n"
+)
+SIZES = '{"train_batch_size": 2, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2, SHARDS}'
+
+
+@pytest.mark.parametrize(("started", "refused"), [(1, False), (4, True)])
+def test_batch_sizes_count_the_processes_that_the_command_starts(started: int, refused: bool) -> None:
+    """Whatever number of GPUs is asked about."""
+    command = (
+        f"torchrun --nproc_per_node {started} train.py {FLAGS} --gradient_accumulation_steps 2 --deepspeed ds.json"
+    )
+    files = {"train.py": HANDS_ON, "ds.json": SIZES.replace("SHARDS", '"zero_optimization": {"stage": 2}')}
+    found = analysed(f"{command} --per_device_train_batch_size 1\n", files, gpus=8).findings
+    assert [one.message for one in found if "train_batch_size: 2" in one.message and one.severity == "error"] == (
+        [f'`train_batch_size: 2` is not 1 * 2 * {started} GPUs: transformers raises ValueError; write "auto" here']
+        if refused
+        else []
+    )
+
+
+SAVES = "def get_peft_state_maybe_zero_3(params):\n    return {name: gathered(one) for name, one in params}\n"
+
+
+@pytest.mark.parametrize(("flag", "own", "said"), [("True", SAVES, False), ("False", SAVES, True), ("True", "", True)])
+def test_a_program_that_gathers_its_adapters_saves_them(flag: str, own: str, said: bool) -> None:
+    declares = (
+        "from dataclasses import dataclass\n@dataclass\nclass Own(TrainingArguments):\n    lora_enable: bool = False\n"
+    )
+    program = HANDS_ON.replace("(args,)", f"{declares}(args,)").replace("Parser(Training", "Parser(Own, Training")
+    program = program.replace("Parser(Own, TrainingArguments)", "Parser(Own)") + own
+    files = {"train.py": program, "ds.json": '{"zero_optimization": {"stage": 3}, "train_batch_size": "auto"}'}
+    command = f"torchrun --nproc_per_node 2 train.py {FLAGS} --lora_enable {flag} --deepspeed ds.json\n"
+    found = analysed(command, files, gpus=2, versions={"transformers": (4, 57)}).findings
+    assert ("SAV002" in {one.rule for one in found}) is said

@@ -730,3 +730,22 @@ def test_a_cut_that_nothing_shifts_keeps_its_last_item() -> None:
     (seen,) = [made for made in followed("size = 512\nids = load(x)[: size + 1]\n") if made.name == "slice()"]
     length = seen.arguments["length"]
     assert isinstance(length, Known) and length.value == 513
+
+
+@pytest.mark.parametrize(
+    ("call", "handed_on"),
+    [
+        ("main('a')", []),
+        ("main('a', 2)", 2),
+        ("main('a', size=2)", 2),
+        ("main(*words)", "?"),
+    ],
+)
+def test_a_call_without_all_arguments_ends_the_program(call: str, handed_on: object) -> None:
+    code = f"words = read()\ndef main(name, size, depth=1):\n    use(size)\n{call}\n"
+    found = handed(code)
+    assert found == handed_on or (handed_on == "?" and found not in ([], 2))
+
+
+def test_a_decorator_may_give_the_arguments() -> None:
+    assert handed("@click.command()\ndef main(size):\n    use(8)\nmain()\n") == 8

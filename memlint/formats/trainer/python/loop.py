@@ -29,6 +29,7 @@ from memlint.formats.trainer.python.model import (
     model_keys,
     name_of_extension,
     origin_of,
+    spreads_layers,
 )
 from memlint.formats.trainer.python.optimizers import is_optimizer_name, optimizer_keys
 from memlint.formats.trainer.python.own_fsdp import is_within, own_fsdp
@@ -71,6 +72,7 @@ class Loop(NamedTuple):
     engine: str = ""  # `StartedProgram.engine`
     whole_copies: bool = False  # `StartedProgram.whole_copies`
     loads_before_engine: bool = False  # `StartedProgram.loads_before_engine`
+    spreads_layers: bool = False  # `StartedProgram.spreads_layers`
     gpus: int = 0  # `PythonRun.gpus`
     gpus_per_node: int = 0
 
@@ -111,6 +113,7 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
         engine=_own_engine(seen, trained) if lightning is None else lightning.engine,
         whole_copies=_copies_whole(engines, trained) if lightning is None else lightning.whole_copies,
         loads_before_engine=fit is not None or loads_before_engine(trained, seen),
+        spreads_layers=spreads_layers(trained),
         gpus=lightning.gpus if lightning is not None else 0,
         gpus_per_node=lightning.gpus_per_node if lightning is not None else 0,
     )

@@ -381,7 +381,9 @@ def _unsloth(model: Made) -> Keys:
         keys["fast_inference"] = model.arguments["fast_inference"]
         keys["gpu_memory_utilization"] = model.arguments.get("gpu_memory_utilization") or Known(0.5, model.source)
         keys |= {name: model.arguments[name] for name in (STANDBY,) if name in model.arguments}
-    four = _unseen_arguments(model) if model.is_open else Known(not _trains_all(model), model.source)
+    four: Value = _unseen_arguments(model) if model.is_open else Known(not _trains_all(model), model.source)
+    if "quantization_config" in model.arguments:
+        four = Undetermined("what Unsloth makes of a `quantization_config` is not known", model.source)
     keys["load_in_4bit"] = model.arguments.get("load_in_4bit") or four
     if is_on(model.arguments.get("load_in_fp8")):
         keys["load_in_4bit"] = Undetermined(

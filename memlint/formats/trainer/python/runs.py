@@ -161,6 +161,7 @@ def _run_of_loop(calls: list[Made], script: SourceText, command: CommandLine) ->
         engine="" if may_shard else loop.engine,
         whole_copies=loop.whole_copies,
         loads_before_engine=loop.loads_before_engine,
+        spreads_layers=loop.spreads_layers,
         refused=refused_arguments(calls, script.text),
     )
     run = PythonRun("", "", loop.keys, loop.source, program)
