@@ -22,7 +22,7 @@ _EVALUATION = re.compile(r"\+(?:eval|cpu)$")  # until 0.5.1: an engine alone, fo
 _LONGEST = 300
 
 
-class Allocation(NamedTuple):
+class EngineGpus(NamedTuple):
     """One engine's GPUs. `backend`: "" where the text leaves it to AReaL. `beside`: it is on the GPUs of the engine
     before it. `expert_tensor`: GPUs that share each expert."""
 
@@ -52,11 +52,11 @@ class Allocation(NamedTuple):
         return self.backend or ("megatron" if self.pipeline > 1 or self.expert > 1 else "fsdp")
 
 
-def allocations(text: str) -> tuple[Allocation, ...] | None:
+def allocations(text: str) -> tuple[EngineGpus, ...] | None:
     """The engines of a text, in its order; None where AReaL's grammar does not take it."""
     rest = "".join(text.split()) if len(text) <= _LONGEST else ""
     rest = _EVALUATION.sub("", rest)
-    found: list[Allocation] = []
+    found: list[EngineGpus] = []
     beside = False
     while True:
         match = _COMPONENT.match(rest)
@@ -72,9 +72,9 @@ def allocations(text: str) -> tuple[Allocation, ...] | None:
         beside, rest = rest[0] == "|", rest[1:]
 
 
-def _of_match(match: re.Match[str], beside: bool) -> Allocation | None:
+def _of_match(match: re.Match[str], beside: bool) -> EngineGpus | None:
     sizes = _sizes(match["sizes"] or match["attention"])
-    found = Allocation(
+    found = EngineGpus(
         match["backend"] or "",
         match["name"] or "",
         sizes.get("d", 1),

@@ -7,7 +7,7 @@ areal/trainer/rl_trainer.py).
 from __future__ import annotations
 
 from memlint._record import NamedTuple
-from memlint.formats.areal.allocation import Allocation, allocations
+from memlint.formats.areal.allocation import EngineGpus, allocations
 from memlint.formats.areal.config import ArealConfig
 from memlint.formats.fields import Fields
 
@@ -16,12 +16,12 @@ EACH = "cluster.n_gpus_per_node"
 _STRATEGIES = (("actor", "rollout"), ("rollout", "actor"))
 
 
-class Placement(NamedTuple):
+class Engines(NamedTuple):
     """`trains`: the engine of the actor; None where it is not known. `writes`: that of completions. `together`: both
     are on the same GPUs. `key`: what says it. `is_invalid`: AReaL's grammar does not take what it says."""
 
-    trains: Allocation | None
-    writes: Allocation | None
+    trains: EngineGpus | None
+    writes: EngineGpus | None
     together: bool
     key: str
     is_invalid: bool = False
@@ -31,16 +31,16 @@ def has_own_backend(config: ArealConfig) -> bool:
     return ":" in str(config.get(BACKEND))
 
 
-def placement(config: ArealConfig) -> Placement:
+def placement(config: ArealConfig) -> Engines:
     if not has_own_backend(config):
         return _of_mode(config)
     trains, writes = (_one(config, key) for key in (BACKEND, ROLLOUT))
     given = config.get(BACKEND)
     invalid = isinstance(given, str) and "$" not in given and trains is None
-    return Placement(trains, writes, _are_colocated(config), BACKEND, invalid)
+    return Engines(trains, writes, _are_colocated(config), BACKEND, invalid)
 
 
-def _one(config: ArealConfig, key: str) -> Allocation | None:
+def _one(config: ArealConfig, key: str) -> EngineGpus | None:
     text = config.get(key)
     found = allocations(text) if isinstance(text, str) else None
     return found[0] if found is not None and len(found) == 1 and found[0].backend else None
@@ -55,16 +55,16 @@ def _are_colocated(config: ArealConfig) -> bool:
     return False
 
 
-def _of_mode(config: ArealConfig) -> Placement:
+def _of_mode(config: ArealConfig) -> Engines:
     text = config.get(MODE)
     found = allocations(text) if isinstance(text, str) else None
     if found is None:
-        return Placement(None, None, False, MODE, isinstance(text, str) and bool(text) and "$" not in text)
+        return Engines(None, None, False, MODE, isinstance(text, str) and bool(text) and "$" not in text)
     trains = [one for one in found if not one.writes]
     writes = [one for one in found if one.writes]
     actor = next((one for one in trains if one.name in ("actor", "")), trains[0] if trains else None)
     together = actor is not None and any(one.beside for one in found[:2])
-    return Placement(actor, writes[0] if writes else None, together, MODE)
+    return Engines(actor, writes[0] if writes else None, together, MODE)
 
 
 def read_world(fields: Fields, config: ArealConfig) -> None:
@@ -90,7 +90,7 @@ def read_world(fields: Fields, config: ArealConfig) -> None:
     _read_ranks(fields, one)
 
 
-def _read_ranks(fields: Fields, one: Allocation) -> None:
+def _read_ranks(fields: Fields, one: EngineGpus) -> None:
     world, shared = fields.get("parallelism.world_size"), one.world // one.data
     words = "GPUs over those that share a copy of the model"
     fields.infer("parallelism.data_parallel_size", max(1, world // shared), words)

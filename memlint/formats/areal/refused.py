@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.formats.areal.allocation import Allocation, allocations
+from memlint.formats.areal.allocation import EngineGpus, allocations
 from memlint.formats.areal.config import ArealConfig
 from memlint.formats.areal.placement import BACKEND, MODE, has_own_backend, placement
 from memlint.formats.areal.releases import OWN_BACKENDS
@@ -122,7 +122,7 @@ def _sizes(config: ArealConfig, key: str, text: str) -> Iterator[Issue]:
             yield from _issue(config, key, f"engines on the same GPUs have {before.world} and {one.world} of them")
 
 
-def _size(config: ArealConfig, key: str, one: Allocation) -> Iterator[Issue]:
+def _size(config: ArealConfig, key: str, one: EngineGpus) -> Iterator[Issue]:
     """Since 0.5.2 FSDP has no stages and no ranks of experts, since 1.0.3 each component names its backend."""
     if one.backend == "fsdp" and (one.pipeline > 1 or one.expert > 1) and _is_since(config, (0, 5, 2)):
         yield from _issue(config, key, "FSDP takes data, tensor and context parallelism alone")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from memlint.architectures.model import parameters
 from memlint.formats.areal import format as areal
-from memlint.formats.areal.allocation import Allocation, allocations
+from memlint.formats.areal.allocation import EngineGpus, allocations
 from memlint.formats.areal.behaviour import ALWAYS, FSDP, LOSS, MEGATRON
 from memlint.formats.areal.keys import KEYS
 from memlint.formats.areal.recognise import recognise
@@ -122,7 +122,7 @@ def test_an_allocation_is_read_as_areals_grammar_does(text: str, found: Any) -> 
 
 def test_experts_have_sizes_of_their_own_in_an_allocation() -> None:
     (found,) = allocations("megatron:(attn:d1p4t2c2|ffn:d1p4t2e2)") or ()
-    assert found == Allocation("megatron", "", 1, 2, 4, 2, 2, 2)
+    assert found == EngineGpus("megatron", "", 1, 2, 4, 2, 2, 2)
 
 
 @pytest.mark.parametrize("value", [OLDER, SFT, yaml.safe_load(GRPO)])
