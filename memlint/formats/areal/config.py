@@ -122,3 +122,8 @@ def _listed(value: Any, path: str, context: Context) -> Section | None:
 def has_copy(context: Context) -> bool:
     """Whether the repository has a copy of AReaL, whose classes may have keys of their own."""
     return bool(context.repository.own_functions("areal/api"))
+
+
+def is_declared(config: ArealConfig, key: str) -> bool:
+    """Whether a class of the repository declares the key, or a section above it."""
+    return any(config.context.repository.field_annotations(step) for step in key.split("."))

@@ -4,9 +4,11 @@ has. A program may declare a class of its own with further keys, and so may a co
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from memlint.formats.areal.config import PACKAGE, ArealConfig, has_copy
+from memlint.formats.areal.config import PACKAGE, ArealConfig, has_copy, is_declared
+from memlint.formats.areal.mandatory import missing_values
 from memlint.formats.areal.recognise import NAME, SCHEMA
 from memlint.formats.areal.refused import refused
 from memlint.formats.areal.releases import keys_in
@@ -19,7 +21,7 @@ from memlint.source.layout import key_text
 
 _OWN_CLASS = "the program reads it into AReaL's own class"
 _REFUSES = "AReaL refuses to start"
-_OPEN = re.compile(r"\$\{|^\?\?\?$")
+_OPEN = re.compile(r"\$\{|^\?\?\?$|^(?:on|off|y|n)$", re.IGNORECASE)  # words that OmegaConf makes flags of, too
 _OF_COMMAND = ("config", "hydra")
 
 
@@ -31,9 +33,11 @@ def areal_issues(fields: Fields, config: ArealConfig) -> Iterator[Issue]:
             yield issue
     texts = unread_texts(config.own, compiled_schema(SCHEMA).schema, _REFUSES)
     yield from (one for one in texts if not _OPEN.search(str(_value(config, one))))
-    if not unknown:
-        yield from _of_other_releases(config)
+    if not unknown and config.own.document.start is None:
+        yield from _of_other_releases(config, config.own, _OWN_CLASS)
     yield from _of_named_file(config)
+    if not has_copy(config.context):
+        yield from missing_values(config)
     yield from refused(fields, config)
 
 
@@ -65,8 +69,7 @@ def _is_anothers(config: ArealConfig, section: Section, issue: Issue) -> bool:
     if len(issue.pointer) == 1 and section.document.start is not None and key in _OF_COMMAND:
         return True
     added = key_text(section.document, issue.pointer).startswith(("+", "~"))
-    steps = [str(step) for step in issue.pointer if isinstance(step, str)]
-    return added or any(config.context.repository.field_annotations(step) for step in steps)
+    return added or is_declared(config, ".".join(map(str, issue.pointer)))
 
 
 def _shows_its_classes(config: ArealConfig) -> bool:
@@ -77,24 +80,42 @@ def _shows_its_classes(config: ArealConfig) -> bool:
 
 def _of_named_file(config: ArealConfig) -> Iterator[Issue]:
     """The file that a command names may have a key that ends the program that the command starts."""
-    if config.named is None or not _shows_its_classes(config):
+    if config.named is None or has_copy(config.context) or not _shows_its_classes(config):
         return
-    for issue in _undeclared(config, config.named):
-        name = ".".join(map(str, issue.pointer))
-        message = f"AReaL does not know the key `{name}` of this file: {_REFUSES}"
-        yield config.own.issue("unknown-key", message, "config", suggestion="")
+    strange = (".".join(map(str, one.pointer)) for one in _undeclared(config, config.named))
+    key = next(strange, "") or _of_another_class(config, config.named)
+    if key:
+        message = f"AReaL does not know the key `{key}` of this file: {_REFUSES}"
+        yield config.own.issue("unknown-key", message, "config")
         return
+    for one in _of_other_releases(config, config.named, ""):
+        yield one._replace(path=config.own.document.path, pointer=("config",), on_key=False, edit=None)
 
 
-def _of_other_releases(config: ArealConfig) -> Iterator[Issue]:
-    """Keys that no release takes together, or that the stated release does not take. Those at the top may be of a class
-    that a program derives."""
+def _of_another_class(config: ArealConfig, section: Section) -> str:
+    """A key of a class of AReaL that is not that of this file's sections; "" where there is none."""
     table = key_releases(NAME, config.algorithm())
-    if table is None or has_copy(config.context) or config.own.document.start is not None:
+    known = compiled_schema(SCHEMA).schema
+    keys = (key for key in keys_in(section.value) if table is not None and not table.knows(key))
+    return next((key for key in keys if _has(known, key) and not is_declared(config, key)), "")
+
+
+def _has(schema: Mapping[str, Any], key: str) -> bool:
+    for step in key.split("."):
+        schema = schema.get("properties", {}).get(step)
+        if schema is None:
+            return False
+    return True
+
+
+def _of_other_releases(config: ArealConfig, section: Section, where: str) -> Iterator[Issue]:
+    """Keys that no release takes together, or that the stated release does not take. `where`: a condition; with one
+    nothing is said of keys at the top, which may be of a class that a program derives."""
+    table = key_releases(NAME, config.algorithm())
+    if table is None or has_copy(config.context):
         return
-    declares = config.context.repository.field_annotations
-    given = (key for key in keys_in(config.own.value) if table.knows(key) and "." in key)
-    keys = tuple(key for key in given if not declares(key.rpartition(".")[2]))
+    given = (key for key in keys_in(section.value) if table.knows(key) and ("." in key or not where))
+    keys = tuple(key for key in given if not is_declared(config, key))
     refusal = table.refusal(keys, config.context.versions.get(PACKAGE, ()))
     if refusal is not None:
-        yield from (one._replace(where=_OWN_CLASS) for one in refused_keys(config.own, table, refusal, "AReaL"))
+        yield from (one._replace(where=where) for one in refused_keys(section, table, refusal, "AReaL"))

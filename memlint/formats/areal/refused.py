@@ -43,6 +43,15 @@ CHOICES = (
     Choice("recover.mode", ("on", "off", "auto", "disabled"), (1, 0, 0)),
     Choice("stats_logger.wandb.mode", ("online", "offline", "disabled", "shared"), (1, 0, 3)),
     Choice("stats_logger.swanlab.mode", ("cloud", "local", "disabled", "offline"), (1, 0, 3)),
+    *(
+        Choice(f"rejection_sampling.{key}", words, (1, 0, 4), ("actor", "teacher"))
+        for key, words in (
+            ("level", ("token", "sequence")),
+            ("action", ("mask", "clamp")),
+            ("metric", ("ratio", "kl_k1", "kl_k2", "kl_k3")),
+            ("agg", ("sum", "mean", "max")),
+        )
+    ),
     Choice("_version", ("v1", "v2"), (1, 0, 3), (*_ENGINES, "rollout")),
 )
 _DTYPES = ("bfloat16", "float16", "float32")
@@ -87,8 +96,9 @@ def _allocation(config: ArealConfig) -> Iterator[Issue]:
     """Texts that the grammar does not take (ValueError), and sizes that it refuses."""
     found = placement(config)
     if config.stated >= OWN_BACKENDS and not has_own_backend(config) and not config.misses_a_file:
-        if config.get(BACKEND) is None:  # a mandatory value of `TrainEngineConfig`
-            yield from _issue(config, BACKEND, "`actor.backend` is missing", "missing-key")
+        word = config.get(BACKEND)
+        if isinstance(word, str) and not interpolated(word) and word != "???":
+            yield from _issue(config, BACKEND, f"`{word}` names no engine, as `fsdp:d4` does", "bad-value")
         return
     if found.is_invalid:
         yield from _issue(config, found.key, f"`{config.get(found.key)}` is no allocation", "bad-value")

@@ -24,15 +24,18 @@ from tests.formats.frameworks import ANYTHING, document, run_of
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "areal" / "grpo_7b.yaml"
 GRPO = EXAMPLE.read_text(encoding="utf-8")
+NAMES = {"experiment_name": "e", "trial_name": "t"}
+TIMED = {name: {**NAMES, "fileroot": "/a"} for name in ("saver", "recover", "evaluator", "stats_logger")}
 # As files of 0.3.4 to 1.0.2 are: one text for all engines.
 OLDER: dict[str, Any] = {
-    "experiment_name": "e",
-    "trial_name": "t",
+    **NAMES,
+    **TIMED,
     "allocation_mode": "sglang:d4+d4",
     "cluster": {"n_nodes": 1, "n_gpus_per_node": 8},
     "gconfig": {"n_samples": 4, "max_new_tokens": 1024},
     "rollout": {"max_concurrent_rollouts": 64},
     "actor": {
+        **NAMES,
         "path": "Qwen/Qwen2.5-1.5B-Instruct",
         "gradient_checkpointing": True,
         "mb_spec": {"max_tokens_per_mb": 10240},
@@ -40,22 +43,22 @@ OLDER: dict[str, Any] = {
         "kl_ctl": 0.0,
         "ppo_n_minibatches": 1,
     },
-    "train_dataset": {"batch_size": 256, "max_length": 1024},
+    "train_dataset": {"path": "openai/gsm8k", "type": "rl", "batch_size": 256, "max_length": 1024},
     "launcher": {"trainer_cpus_per_gpu": 4},
 }
 SFT: dict[str, Any] = {
-    "experiment_name": "e",
-    "trial_name": "t",
+    **NAMES,
+    **TIMED,
     "allocation_mode": "d8",
     "cluster": {"n_nodes": 1, "n_gpus_per_node": 8},
     "model": {
+        **NAMES,
         "path": "Qwen/Qwen3-1.7B",
         "gradient_checkpointing": True,
         "mb_spec": {"max_tokens_per_mb": 4096},
         "optimizer": {"type": "adam"},
     },
-    "train_dataset": {"batch_size": 128, "max_length": 2048},
-    "saver": {"freq_epochs": 1},
+    "train_dataset": {"path": "a", "type": "sft", "batch_size": 128, "max_length": 2048},
 }
 
 
@@ -342,6 +345,7 @@ def test_a_plan_writes_the_bound_of_a_micro_batch_and_recomputation() -> None:
         ({"actor__backend": "megatron:d4", "actor__use_lora": True}, "need vLLM"),
         ({"actor__backend": "fsdp:d1t8"}, "cannot be divided"),
         ({"actor__dtype": "bf16"}, "no dtype"),
+        ({"actor__rejection_sampling": {"level": "group"}}, "none of token, sequence"),
         ({"actor__kl_ctl": None}, "kl_ctl"),
         ({"actor__ppo_n_minibatches": "few"}, "no whole number"),
     ],
@@ -356,6 +360,7 @@ def test_what_areal_refuses_is_an_error(changes: dict[str, Any], message: str) -
         {},
         {"trial_name": 3},
         {"actor__gradient_checkpointing": "yes"},
+        {"actor__init_from_scratch": "off"},
         {"actor__optimizer": None},
         {"actor__adv_norm": {"mean_level": None, "std_level": "batch"}},
         {"actor__backend": "megatron:d2p2", "actor__optimizer__type": "adam_bf16"},
@@ -377,9 +382,27 @@ def test_an_allocation_of_all_engines_is_checked(mode: str) -> None:
     assert errors(analysed(changed(OLDER, allocation_mode=mode)))
 
 
-def test_a_release_that_asks_for_a_backend_refuses_a_file_without_one() -> None:
-    assert any("`actor.backend` is missing" in one for one in errors(analysed(OLDER, areal=(1, 0, 4))))
-    assert errors(analysed(changed(OLDER, launcher=...), areal=(1, 0, 2))) == []
+def test_values_without_a_default_are_missed() -> None:
+    command = "python3 -m areal.launcher.local train.py --config config.yaml"
+    assert errors(launched(f"{command} trial_name=x")) == []
+    assert any("`saver.fileroot` has" in one for one in errors(launched(command, changed(OLDER, saver__fileroot=...))))
+    alone = analysed(changed(OLDER, saver__fileroot=..., actor__trial_name=...)).findings
+    assert [(one.rule, one.severity) for one in alone if one.rule == "CFG004"] == [("CFG004", "warning")]
+
+
+def test_a_release_that_asks_for_a_backend_misses_one() -> None:
+    found = analysed(changed(OLDER, launcher=...), areal=(1, 0, 4)).findings
+    assert any("`actor.backend`, `rollout.backend` have no value" in one.message for one in found)
+    assert not analysed(changed(OLDER, launcher=...), areal=(1, 0, 2)).findings
+    assert any("names no engine" in one for one in errors(analysed(own(actor__backend="d4"), areal=(1, 0, 4))))
+
+
+def test_a_key_of_another_class_is_an_error_of_the_command() -> None:
+    value = changed(SFT, model__kl_ctl=0.1)
+    command = "python train.py --config config.yaml"
+    assert any("`model.kl_ctl`" in one for one in errors(launched(command, value, {"train.py": PROGRAM})))
+    older = own(launcher={"trainer_cpus_per_gpu": 4})
+    assert any("takes `launcher`" in one for one in errors(launched(command, older, {"train.py": PROGRAM})))
 
 
 PROGRAM = "from areal.api.cli_args import GRPOConfig, load_expr_config\nload_expr_config([], GRPOConfig)\n"
