@@ -5,5 +5,6 @@ overrides over it.
 it is for. `allocation.py`: the text that says how many GPUs each engine has. `keys.py`: the table of keys, which
 `placement.py`, `training.py`, `batches.py` and `roles.py` (the models beside the actor, and what writes completions)
 read where their meaning depends on others. `behaviour.py`: what the code does whatever the file says. `issues.py`:
-keys and types, `refused.py`: what AReaL's own checks refuse. `edits.py` writes changes back.
+keys and types, `mandatory.py`: values without a default, `refused.py` and `refused_engines.py`: what AReaL's own checks
+refuse. `edits.py` writes changes back.
 """

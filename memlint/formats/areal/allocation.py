@@ -87,7 +87,17 @@ def _of_match(match: re.Match[str], beside: bool) -> EngineGpus | None:
     if found.writes and (match["sizes"] is None or set(sizes) & {"c", "e"}):
         return None
     experts = _sizes(match["experts"] or "")
+    if experts and not _are_the_same_gpus(found, experts):
+        return None
     return found._replace(expert=experts["e"], expert_tensor=experts.get("t", 1)) if "e" in experts else found
+
+
+def _are_the_same_gpus(attention: EngineGpus, experts: dict[str, int]) -> bool:
+    """Whether the experts' sizes can be those of the attention's GPUs; without `d` theirs is what is left of them."""
+    shared = experts.get("e", 1) * experts.get("t", 1) * attention.pipeline
+    if experts.get("p", attention.pipeline) != attention.pipeline or attention.world % shared:
+        return False
+    return experts.get("d", attention.world // shared) * shared == attention.world
 
 
 def _sizes(text: str) -> dict[str, int]:

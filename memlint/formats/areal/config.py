@@ -82,7 +82,9 @@ class ArealConfig(VerlConfig):
     def is_controlled(self) -> bool:
         """Whether one process schedules each engine's workers (`scheduler.type`), so that engines may have GPUs of
         their own; else a launcher starts one program on all GPUs that train (1.0.4 areal/utils/environ.py)."""
-        return isinstance(self.value("scheduler.type"), str)
+        start = self.own.document.start
+        is_launcher = start is not None and ".launcher." in start.program.entry
+        return not is_launcher and isinstance(self.value("scheduler.type"), str)
 
     def unknown_origin(self, key: str) -> Origin:
         """Why nobody knows the value of a key."""

@@ -12,9 +12,10 @@ from memlint._record import NamedTuple
 from memlint.formats.areal.allocation import EngineGpus, allocations
 from memlint.formats.areal.config import ArealConfig
 from memlint.formats.areal.placement import BACKEND, MODE, has_own_backend, placement
+from memlint.formats.areal.refused_engines import engine_checks, is_on
 from memlint.formats.areal.releases import OWN_BACKENDS
 from memlint.formats.base import Issue
-from memlint.formats.fields import Fields, as_bool, as_number, interpolated, value_at
+from memlint.formats.fields import Fields, as_number, interpolated, value_at
 from memlint.formats.section_keys import path_of
 
 REFUSES = "AReaL refuses to start"
@@ -52,6 +53,9 @@ CHOICES = (
             ("agg", ("sum", "mean", "max")),
         )
     ),
+    Choice("stats_logger.trackio.mode", ("disabled", "online", "local"), (1, 0, 3)),
+    Choice("archon.fp8_config.mode", ("disabled", "blockwise"), (1, 0, 3), _ENGINES),
+    Choice("archon.moe_router_dtype", ("fp32", None), (1, 0, 2), _ENGINES),
     Choice("_version", ("v1", "v2"), (1, 0, 3), (*_ENGINES, "rollout")),
 )
 _DTYPES = ("bfloat16", "float16", "float32")
@@ -63,6 +67,8 @@ def refused(fields: Fields, config: ArealConfig) -> Iterator[Issue]:
     yield from _numbers(config)
     yield from _together(config)
     yield from _divided(fields, config)
+    for check in engine_checks(config):
+        yield from _issue(config, "config" if check.of_command else check.key, check.message)
 
 
 def _issue(config: ArealConfig, key: str, message: str, code: str = "conflict") -> Iterator[Issue]:
@@ -106,6 +112,8 @@ def _allocation(config: ArealConfig) -> Iterator[Issue]:
     texts = [(found.key, config.get(found.key))]
     if has_own_backend(config):
         texts += [(f"{role}.backend", config.value(f"{role}.backend")) for role in ("rollout", "ref", "critic")]
+        if found.trains is not None and found.trains.writes:
+            yield from _issue(config, BACKEND, f"`{found.trains.backend}` writes completions and trains nothing")
     for key, text in texts:
         if isinstance(text, str) and not interpolated(text):
             yield from _sizes(config, key, text)
@@ -186,18 +194,14 @@ def _rejection(config: ArealConfig) -> Iterator[Issue]:
         yield from _issue(config, f"{section}.action", f"`clamp` takes the metric `ratio` alone, not `{metric}`")
 
 
-def _on(config: ArealConfig, key: str) -> bool:
-    return as_bool(config.value(key)) is True
-
-
 def _together(config: ArealConfig) -> Iterator[Issue]:
     """Choices that exclude each other."""
     for role in ("actor", "ref", "critic"):
-        if _on(config, f"{role}.fsdp.memory_efficient_load") and _on(config, f"{role}.init_from_scratch"):
+        if is_on(config, f"{role}.fsdp.memory_efficient_load") and is_on(config, f"{role}.init_from_scratch"):
             key = f"{role}.fsdp.memory_efficient_load"
             yield from _issue(config, key, "a model of random weights has none to load (`init_from_scratch`)")
-    if _on(config, "actor.use_sapo_loss"):
-        if _on(config, "actor.use_decoupled_loss"):
+    if is_on(config, "actor.use_sapo_loss"):
+        if is_on(config, "actor.use_decoupled_loss"):
             yield from _issue(config, "actor.use_sapo_loss", "SAPO excludes `use_decoupled_loss`")
         for name in ("sapo_tau_pos", "sapo_tau_neg"):
             value = as_number(config.value(f"actor.{name}"))
@@ -212,8 +216,8 @@ def _engines_together(config: ArealConfig) -> Iterator[Issue]:
     if config.algorithm() != "rl" or not _is_since(config, OWN_BACKENDS) or not has_own_backend(config):
         return
     found = placement(config)
-    offloads = [role for role in ("actor", "ref", "critic", "teacher") if _on(config, f"{role}.offload")]
-    if (found.together or offloads) and not _on(config, "enable_offload"):
+    offloads = [role for role in ("actor", "ref", "critic", "teacher") if is_on(config, f"{role}.offload")]
+    if (found.together or offloads) and not is_on(config, "enable_offload"):
         key = f"{offloads[0]}.offload" if offloads else "rollout.scheduling_strategy"
         yield from _issue(config, key, "engines that wait in host memory need `enable_offload: true`")
     mode = config.value("actor.weight_update_mode")
@@ -221,10 +225,10 @@ def _engines_together(config: ArealConfig) -> Iterator[Issue]:
         message = "engines on the actor's GPUs get new weights from disk (`actor.weight_update_mode: disk`)"
         yield from _issue(config, "rollout.scheduling_strategy", message)
     writes = found.writes.backend if found.writes is not None else ""
-    if writes == "vllm" and _on(config, "rollout.return_routed_experts"):
+    if writes == "vllm" and is_on(config, "rollout.return_routed_experts"):
         yield from _issue(config, "rollout.return_routed_experts", "vLLM returns no experts")
     megatron = found.trains is not None and found.trains.backend == "megatron"
-    if megatron and writes == "sglang" and _on(config, "actor.use_lora"):
+    if megatron and writes == "sglang" and is_on(config, "actor.use_lora"):
         yield from _issue(config, "actor.use_lora", "Megatron-LM's adapters need vLLM, not SGLang")
 
 

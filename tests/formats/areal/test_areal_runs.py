@@ -111,6 +111,10 @@ def own(**changes: Any) -> dict[str, Any]:
         ("megatron:(attn:d1p4t2c2|ffn:d1p4t1e4)", ((16, "megatron"),)),
         ("d4c2", ((8, "fsdp"),)),
         ("sglang:d4+eval", ((4, "sglang"),)),
+        ("archon:(attn:d4|ffn:e2)", ((4, "archon"),)),
+        ("megatron:(attn:d1p2t2|ffn:d1p4e1)", None),
+        ("megatron:(attn:d1p1t3|ffn:e2)", None),
+        ("megatron:(attn:d4|ffn:d4e2)", None),
         ("sglang:d4c2+d4", None),
         ("sglang.d4p1m1+d2p2m1", None),
         ("", None),
@@ -328,6 +332,8 @@ def test_a_plan_writes_the_bound_of_a_micro_batch_and_recomputation() -> None:
         ({"actor__backend": "fsdp:d4+fsdp:d4"}, "no allocation"),
         ({"actor__backend": "ddp:d4"}, "no allocation"),
         ({"rollout__backend": "trt:d4"}, "no allocation"),
+        ({"actor__backend": "sglang:d4"}, "trains nothing"),
+        ({"actor__archon": {"moe_router_dtype": "fp16"}}, "none of fp32"),
         ({"actor__backend": "megatron:d2e4"}, "no multiple of the 4"),
         ({"actor__fsdp": {"memory_efficient_load": True}, "actor__init_from_scratch": True}, "has none to load"),
         ({"actor__use_sapo_loss": True, "actor__use_decoupled_loss": True}, "SAPO excludes"),
@@ -346,6 +352,18 @@ def test_a_plan_writes_the_bound_of_a_micro_batch_and_recomputation() -> None:
         ({"actor__backend": "fsdp:d1t8"}, "cannot be divided"),
         ({"actor__dtype": "bf16"}, "no dtype"),
         ({"actor__rejection_sampling": {"level": "group"}}, "none of token, sequence"),
+        ({"actor__attn_impl": "flash"}, "no attention of"),
+        ({"actor__backend": "fsdp:d2c2", "actor__enable_tree_training": True}, "exclude GPUs that share"),
+        ({"actor__is_critic": True, "actor__enable_tree_training": True}, "one output for each token"),
+        ({"actor__fsdp": {"per_layer_optim_step": True}, "actor__optimizer__type": "sgd"}, "`adam` alone"),
+        ({"actor__use_lora": True, "actor__peft_type": "dora"}, "only adapter"),
+        ({"actor__path": "Qwen/Qwen2.5-VL-3B-Instruct", "actor__dtype": "float16"}, "no float16"),
+        ({"actor__path": "Qwen/Qwen2.5-VL-3B-Instruct", "actor__init_from_scratch": True}, "needs its weights"),
+        ({"actor__weight_update_mode": "nccl"}, "`disk` or `xccl`"),
+        ({"actor__scheduling_spec": [{}, {}, {}]}, "one or two specifications"),
+        ({"actor__archon": {"fp8_config": {"mode": "blockwise", "use_triton": False}}}, "Triton"),
+        ({"actor__reward_norm": {"mean_level": "group", "group_size": 0}}, "1 or more"),
+        ({"stats_logger__trackio": {"mode": "later"}}, "none of disabled"),
         ({"actor__kl_ctl": None}, "kl_ctl"),
         ({"actor__ppo_n_minibatches": "few"}, "no whole number"),
     ],
@@ -361,6 +379,10 @@ def test_what_areal_refuses_is_an_error(changes: dict[str, Any], message: str) -
         {"trial_name": 3},
         {"actor__gradient_checkpointing": "yes"},
         {"actor__init_from_scratch": "off"},
+        {"actor__attn_impl": "kernels-community/flash-attn@main:entry"},
+        {"actor__use_lora": True},
+        {"actor__scheduling_spec": [{"gpu": 1}]},
+        {"actor__path": "Qwen/Qwen2.5-VL-3B-Instruct"},
         {"actor__optimizer": None},
         {"actor__adv_norm": {"mean_level": None, "std_level": "batch"}},
         {"actor__backend": "megatron:d2p2", "actor__optimizer__type": "adam_bf16"},
@@ -380,6 +402,13 @@ def test_what_areal_takes_is_none(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize("mode", ["sglang:d4+d4+d4", "sglang[a]:d4+fsdp[b]:d4|fsdp[c]:d2", "sglang[a]:d4+fsdp[a]:d4"])
 def test_an_allocation_of_all_engines_is_checked(mode: str) -> None:
     assert errors(analysed(changed(OLDER, allocation_mode=mode)))
+
+
+def test_a_launcher_takes_no_adapters() -> None:
+    value = own(actor__use_lora=True)
+    assert any("need a scheduler" in one for one in errors(launched(f"{LAUNCHER} trial_name=x", value)))
+    command = "python train.py --config config.yaml scheduler.type=local"
+    assert errors(launched(command, value, {"train.py": PROGRAM})) == []
 
 
 def test_values_without_a_default_are_missed() -> None:
@@ -406,6 +435,7 @@ def test_a_key_of_another_class_is_an_error_of_the_command() -> None:
 
 
 PROGRAM = "from areal.api.cli_args import GRPOConfig, load_expr_config\nload_expr_config([], GRPOConfig)\n"
+LAUNCHER = "python3 -m areal.launcher.local train.py --config config.yaml"
 OWN_CLASS = "@dataclass\nclass Own(GRPOConfig):\n    turns: int = 3\n"
 
 
