@@ -351,7 +351,8 @@ class Loss(NamedTuple):
     # kernel that writes its gradient to a new tensor. With any but "", Liger's loss works on blocks of tokens and of
     # vocabulary entries, and the forwards before the update compute log-probabilities in the same way. rows: a
     # logsumexp of each row of the completions' logits, not divided (XPO, Nash-MD). shifted, shifted_copy: the same of
-    # all tokens' logits, of both answers of a pair, or of a copy of these (DPO).
+    # all tokens' logits, of both answers of a pair, or of a copy of these (DPO). compiled_chunks: a log-softmax of
+    # `chunk_tokens` tokens at a time that torch.compile makes kernels of, in supervised training as well.
     selection: str = ""
     scores_completions: bool = False  # all logits are computed, but the log-softmax is only of the completions'
     # The most tokens of a row that a teacher and a student are compared by, those behind a prompt; 0: all. Without
@@ -459,6 +460,9 @@ class Fsdp(NamedTuple):
     # reduced at the end; accelerate gives them groups of their own.
     root_holds_ends: bool = False
     embedding_apart: bool = False  # with `root_holds_ends`: an untied embedding has a group of its own
+    root_reshards: bool = False  # with `root_holds_ends`: the root's parameters are freed as well when its forward ends
+    # Each process loads the whole model onto its card before it is divided.
+    loads_whole: bool = False
     # The framework itself lets one process of all read the checkpoint, whatever the release of transformers does.
     one_reads: bool = False
 

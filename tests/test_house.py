@@ -169,6 +169,7 @@ ON_DEMAND = {
     "formats.verl.format": ("formats.verl.edits",),  # fixes
     "formats.easyr1.format": ("formats.easyr1.edits",),  # fixes
     "formats.skyrl.format": ("formats.skyrl.edits",),  # fixes
+    "formats.areal.format": ("formats.areal.edits",),  # fixes
     "formats.torchtitan.format": ("formats.torchtitan.edits",),  # fixes
     "formats.nemo_rl.format": ("formats.nemo_rl.edits",),  # fixes
     "formats.torchtune.format": ("formats.torchtune.edits",),  # fixes

@@ -80,6 +80,12 @@ COVERED = {
         *("formats.slime.issues", "formats.slime.keys", "formats.slime.reading", "formats.slime.refused"),
         "formats.slime.roles",
     ),
+    "tests/formats/areal/test_areal_runs.py": (
+        *("formats.areal.allocation", "formats.areal.batches", "formats.areal.config", "formats.areal.format"),
+        "formats.areal.mandatory",
+        *("formats.areal.issues", "formats.areal.keys", "formats.areal.placement", "formats.areal.recognise"),
+        *("formats.areal.refused", "formats.areal.refused_engines", "formats.areal.roles", "formats.areal.training"),
+    ),
     "tests/formats/torchtitan/test_torchtitan_runs.py": (
         *("formats.torchtitan.format", "formats.torchtitan.keys", "formats.torchtitan.reading"),
     ),

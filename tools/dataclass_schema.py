@@ -115,8 +115,9 @@ def _classes(source: str) -> Iterator[ast.ClassDef]:
 
 
 def _is_filled_in(field: ast.AnnAssign) -> bool:
-    """Whether the code sets the field by itself (`field(init=False)`)."""
-    return field.value is not None and "init=False" in ast.unparse(field.value)
+    """Whether the code sets the field by itself (`field(init=False)`), or it is the class's own (`ClassVar`)."""
+    is_own = ast.unparse(field.annotation).startswith("ClassVar")
+    return is_own or (field.value is not None and "init=False" in ast.unparse(field.value))
 
 
 def _alternatives(annotation: str) -> list[str]:

@@ -2,10 +2,11 @@
 
     python tools/key_releases.py SOURCES
 
-SOURCES holds unpacked releases in the folders `openrlhf`, `swift` and `verl`: `openrlhf/openrlhf-0.11.2`, .... Of each
-program a file has which releases take which keys: "0-3" or "0,2-5", numbers of `releases`, with the keys of exactly
-these. OpenRLHF's flags are those of `add_argument`; ms-swift's are fields of dataclasses, without transformers' own;
-verl's keys are what its files compose to, every section with its keys.
+SOURCES holds unpacked releases in the folders `areal`, `openrlhf`, `swift` and `verl`, or in some of these:
+`openrlhf/openrlhf-0.11.2`, .... Of each program a file has which releases take which keys: "0-3" or "0,2-5", numbers of
+`releases`, with the keys of exactly these. OpenRLHF's flags are those of `add_argument`; ms-swift's are fields of
+dataclasses, without transformers' own; verl's keys are what its files compose to, and AReaL's the fields of its classes
+(their syntax wants Python 3.12 or newer), every section with its keys.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import areal_schema
 import yaml
 from argument_fields import fields_of, inherited
 from openrlhf_schema import flags
@@ -29,8 +31,15 @@ _PARTS |= {"profiler": "profiler/profiler.yaml"}
 
 
 def main(sources: Path) -> None:
-    readers: Mapping[str, Callable[[Path], Taken]] = {"openrlhf": openrlhf, "swift": swift, "verl": verl}
+    readers: Mapping[str, Callable[[Path], Taken]] = {
+        "areal": areal,
+        "openrlhf": openrlhf,
+        "swift": swift,
+        "verl": verl,
+    }
     for name, read in readers.items():
+        if not (sources / name).is_dir():
+            continue
         folders = sorted((sources / name).iterdir(), key=release_of)
         releases = [".".join(map(str, release_of(folder))) for folder in folders]
         taken = [read(folder) for folder in folders]
@@ -59,6 +68,10 @@ def ranges(numbers: list[int]) -> str:
     starts = [numbers[0], *(after for before, after in pairwise(numbers) if after > before + 1)]
     ends = [*(before for before, after in pairwise(numbers) if after > before + 1), numbers[-1]]
     return ",".join(str(start) if start == end else f"{start}-{end}" for start, end in zip(starts, ends, strict=True))
+
+
+def areal(folder: Path) -> Taken:
+    return {program: set(areal_schema.keys(one)) for program, one in areal_schema.of_release(folder).items()}
 
 
 def openrlhf(folder: Path) -> Taken:

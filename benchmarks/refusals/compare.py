@@ -30,7 +30,7 @@ from memlint.ruleset.engine import Engine
 from memlint.ruleset.shipped import shipped
 
 COUNTS = Path(__file__).resolve().parents[1] / "data" / "parser_refusals.json"
-FRAMEWORKS = ("swift", "verl", "openrlhf", "torchtune", "nemo_rl", "slime")
+FRAMEWORKS = ("swift", "verl", "openrlhf", "torchtune", "nemo_rl", "slime", "areal")
 # Of a later moment than the parser's: memory, the model that is loaded, the engine that is built, the data.
 LATER = ("MEM0", "OFF", "HWR")
 

@@ -19,6 +19,7 @@ ABOUT = {
     "torchtitan": "TorchTitan's TOML (0.1, 0.2)",
     "skyrl": "SkyRL's YAML and overrides (OmegaConf)",
     "nemo_rl": "NeMo-RL's YAML (OmegaConf)",
+    "areal": "AReaL's YAML and overrides (OmegaConf)",
     "slime": "arguments of slime's train.py",
     "oumi": "Oumi's YAML (OmegaConf)",
     "autotrain": "AutoTrain's YAML for language models",

@@ -11,7 +11,7 @@ from memlint.source.document import Document
 
 _NAMES = (
     *("llamafactory", "deepspeed", "accelerate", "trainer", "axolotl", "verl", "easyr1", "swift", "openrlhf"),
-    *("megatron", "nemo_rl", "torchtune", "oumi", "autotrain", "skyrl", "slime"),
+    *("megatron", "nemo_rl", "torchtune", "oumi", "autotrain", "skyrl", "slime", "areal"),
 )
 _OF_TOML = ("torchtitan",)
 

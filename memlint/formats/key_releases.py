@@ -58,6 +58,16 @@ class KeyReleases:
         left, index = min(found, key=lambda one: (len(one[0]), -one[1]))
         return Refusal(self._names[index], left, False) if left else None
 
+    def newest(self, keys: Iterable[str], before: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """The newest release that takes all of the keys that any release takes; () where none takes them together.
+        `before`: only older ones than this."""
+        asked = [key for key in keys if self.knows(key)]
+        for name, taken in zip(reversed(self._names), reversed(self._taken)):
+            release = tuple(map(int, name.split(".")))
+            if (not before or release < before) and taken.issuperset(asked):
+                return release
+        return ()
+
     def _around(self, stated: tuple[int, ...]) -> tuple[int, ...]:
         """The release itself where the table has it, else its neighbours; nothing before the first and after the last
         (a newer one may take more)."""

@@ -102,8 +102,8 @@ def hints(count: Totals) -> Iterator[str]:
     if count.files and not count.recognised and not any(count.by_severity.values()):
         yield (
             "no config that memlint knows: it reads LLaMA-Factory, Axolotl, ms-swift, verl, EasyR1, SkyRL, NeMo-RL, "
-            "torchtune, TorchTitan, Oumi, AutoTrain, DeepSpeed, accelerate and Trainer/TRL files, launches in shell "
-            "scripts (OpenRLHF, slime and Megatron-LM too), and trainers in Python scripts and notebooks"
+            "AReaL, torchtune, TorchTitan, Oumi, AutoTrain, DeepSpeed, accelerate and Trainer/TRL files, launches in "
+            "shell scripts (OpenRLHF, slime and Megatron-LM too), and trainers in Python scripts and notebooks"
         )
     if count.cardless:
         one = count.cardless == 1

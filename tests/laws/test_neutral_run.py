@@ -28,6 +28,7 @@ FRAMEWORKS = {
     "easyr1",
     "skyrl",
     "slime",
+    "areal",
     "torchtitan",
     "nemo_rl",
 }

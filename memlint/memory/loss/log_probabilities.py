@@ -10,7 +10,15 @@ import memlint.memory.autograd.ops as ops
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.tape import Tape, Value
 from memlint.memory.loss.end import fused_kernel, gradient_over_logits
-from memlint.memory.loss.shape import HALF, LOGITS_ROW, LOGITS_ROWS_BEYOND, SCORED, SCORED_ROW, LossShape
+from memlint.memory.loss.shape import (
+    COMPILED_CHUNKS,
+    HALF,
+    LOGITS_ROW,
+    LOGITS_ROWS_BEYOND,
+    SCORED,
+    SCORED_ROW,
+    LossShape,
+)
 
 _HALF_BYTES = 2
 
@@ -23,6 +31,8 @@ def log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple[Value
     width = FP32_BYTES if loss.scores_in_fp32 else logits.width
     scored = ops.cast(tape, logits, width)
     tape.drop(logits)
+    if loss.selection == COMPILED_CHUNKS:
+        return _in_compiled_chunks(tape, loss, scored), scored
     if loss.selection == "rows":
         return _rows_of_completions(tape, loss, scored), Value.external("scalar", FP32_BYTES)
     if loss.selection in ("shifted", "shifted_copy"):
@@ -69,6 +79,25 @@ def fused_log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple
         return found, logits
     tape.drop(logits)
     return found, Value.external("scalar", FP32_BYTES)
+
+
+def _in_compiled_chunks(tape: Tape, loss: LossShape, logits: Value) -> Value:
+    """Log-probabilities and entropy of one chunk of tokens after another, each in a kernel of torch.compile that reads
+    its chunk again in the backward. Forward and backward have one fp32 tensor of a chunk in between: its log-softmax,
+    and zeros that the labels' gradients are scattered into. A chunk's gradient is padded to all tokens and added to
+    those of the chunks behind it, so that two chunks show what any number holds (AReaL 1.0.4
+    areal/utils/functional/vocab_parallel.py, _chunked_apply; torch 2.13's code for `_gather_logprobs_entropy`)."""
+    whole = ("logits_chunk", FP32_BYTES)
+    scored = []
+    for _ in range(1 if loss.one_chunk else 2):
+        part = ops.slice_of(tape, logits, "logits_chunk")
+        tape.spike(whole)
+        scored.append(tape.new("scalar", FP32_BYTES))
+        tape.node((scored[-1],), (part,), (part,), (whole,))
+        tape.drop(part)
+    found = ops.concat(tape, tuple(scored), "scalar")
+    tape.drop(*scored)
+    return found
 
 
 def _of_padded(tape: Tape, loss: LossShape, logits: Value) -> Value:

@@ -11,6 +11,7 @@ from memlint._record import NamedTuple
 from memlint.run import Run
 
 LIKELIEST = "likeliest"  # as in `run.Loss.divergence`
+COMPILED_CHUNKS = "compiled_chunks"  # as in `run.Loss.selection`
 FUSED_LOSSES = ("liger", "cut", "unsloth", "chunked", "fused_head")
 # Extents of parts of the logits.
 HALF = "logits_half"  # one of the two answers of each pair
@@ -71,6 +72,7 @@ class LossShape(NamedTuple):
     gradient_apart: bool = False  # as `run.Loss.gradient_apart`
     divides_in_place: bool = False  # as `run.Loss.divides_in_place`
     joins_logits: bool = False  # as `run.Loss.joins_logits`
+    one_chunk: bool = False  # all tokens are one of the chunks that log-probabilities are taken of
     one_sequence: bool = False  # the forward has one sequence, whose slice is not copied
     # Distillation.
     divergence: str = ""  # as `run.Loss.divergence`

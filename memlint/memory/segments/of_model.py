@@ -20,6 +20,7 @@ from memlint.memory.layers.kernel_config import KernelConfig
 from memlint.memory.layers.profiles import layer_profile
 from memlint.memory.loss.head import head_profile
 from memlint.memory.loss.shape import (
+    COMPILED_CHUNKS,
     FUSED_LOSSES,
     LossShape,
     copies_shifted_logits,
@@ -462,6 +463,7 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         divides_in_place=run.loss.divides_in_place,
         joins_logits=run.loss.joins_logits,
         holds_chunks=run.loss.holds_chunks,
+        one_chunk=step.tokens.count <= run.loss.chunk_tokens,
         one_sequence=step.tokens.sequences == 1 and run.loss.scores_completions,
         needs_gradient=step.needs_gradient,
         streams=max((kind.streams for kind in architecture.layer_types), default=1),
@@ -497,4 +499,5 @@ def _loss_stage(run: Run) -> str:
         return run.method.reward_head
     if run.method.drops_language_head:
         return "score"
-    return "logps" if run.method.stage in _LOG_PROBABILITY_STAGES else ""
+    scores = run.method.stage in _LOG_PROBABILITY_STAGES or run.loss.selection == COMPILED_CHUNKS
+    return "logps" if scores else ""

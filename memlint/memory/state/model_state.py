@@ -176,7 +176,8 @@ def with_reference_copy(run: Run, units: tuple[Unit, ...], state: ModelState) ->
     share = ranks if sharded and run.parallelism.engine != "single" and isinstance(ranks, int) else 1
     weights = width * base // max(1, share)
     if not sharded or not _holds_weights_on_host(run):
-        return state._replace(weights=state.weights + weights)
+        loads = weights if run.parallelism.fsdp.loads_whole else 0  # the copy whole, beside the policy's shards
+        return state._replace(weights=state.weights + weights, load_peak=state.load_peak + loads)
     on_node = min(share, run.parallelism.gpus_per_node) if isinstance(run.parallelism.gpus_per_node, int) else share
     on_disk = run.offload.parameters == "nvme"
     return state._replace(host_bytes=state.host_bytes + (0 if on_disk else weights * max(1, on_node)))

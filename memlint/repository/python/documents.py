@@ -82,7 +82,7 @@ _IMPORTS = re.compile(r"^[\s\"]*(?:from\s+([.\w]+)\s+import|import\s+([.\w]+))",
 # Frameworks whose code lies as a package in forks and copies of them: what is in it is no program of the repository.
 _FRAMEWORKS = frozenset(
     ("openrlhf", "llamafactory", "llmtuner", "swift", "verl", "trl", "axolotl", "transformers", "peft", "deepspeed")
-    + ("accelerate", "unsloth", "litgpt", "torchtune", "nemo_rl", "oumi")
+    + ("accelerate", "unsloth", "litgpt", "torchtune", "nemo_rl", "oumi", "areal")
 )
 _READ_BACK = re.compile(r"\bself\.args\.(\w+)")  # an argument that a trainer class of the script reads again
 MAX_IMPORTS = 40

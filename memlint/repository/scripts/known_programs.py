@@ -34,7 +34,9 @@ _TRL_WORDS = {"reward": "rm"}
 # Scripts of trl's examples/scripts (0.12.2 to 1.16.0), as a repository that lacks them starts them.
 _TRL_SCRIPTS = {"dpo_online": "online_dpo", "xpo": "xpo", "nash_md": "nash_md", "gkd": "gkd"}
 # Formats whose own program always runs, even as a copy in the repository, so that its behaviour is known.
-WHOLE_PROGRAMS = ("verl", "easyr1", "nemo_rl", "openrlhf", "axolotl", "megatron", "torchtune", "skyrl", "slime")
+WHOLE_PROGRAMS = ("verl", "easyr1", "nemo_rl", "openrlhf", "axolotl", "megatron", "torchtune", "skyrl", "slime") + (
+    "areal",
+)
 _VERL_PROGRAM = re.compile(r"(?:^|[./])(?:main_ppo|(?:fsdp_)?sft_trainer)(?:\.py)?$")
 _HYDRA_NAMES = ("config_name", "cn")
 _VERL_SECTIONS = frozenset(("actor_rollout_ref", "data", "trainer", "algorithm", "critic"))
@@ -66,6 +68,8 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool, 
         return "skyrl"
     if is_nemo_rl(command, text):
         return "nemo_rl"
+    if is_areal(command, text):
+        return None if _evaluates(command) else "areal"
     if command.launcher == "tune":
         return "torchtune" if is_torchtune(command) else ""
     if is_openrlhf(command):
@@ -185,14 +189,44 @@ def is_skyrl(command: LaunchCommand) -> bool:
     return of_policy and "generator" in sections and not _SKYRL_WITHOUT_TRAINING.search(text)
 
 
-OVERRIDDEN = ("verl", "easyr1", "nemo_rl", "torchtune", "skyrl")  # formats whose programs take overrides
+_AREAL_LAUNCHER = re.compile(r"^areal(?:ite)?\.(?:infra\.)?launcher\.(?:local|ray|slurm)$")
+_AREAL_PROGRAM = re.compile(r"^\s*(?:from|import)\s+areal\b", re.MULTILINE)
+_AREAL_SECTIONS = frozenset(("actor", "rollout", "gconfig", "sglang", "vllm", "cluster", "scheduler", "train_dataset"))
+
+
+def is_areal(command: LaunchCommand, text: str | None) -> bool:
+    """Whether the program reads AReaL's files: one of its launchers, or a program with a file that imports AReaL.
+    `text`: of the program, where the repository has it; else overrides of two of its sections, or of `actor` beside the
+    allocation, tell it."""
+    names = {word.text.lstrip("+~").partition("=")[0] for word in command.arguments if "=" in word.text}
+    if not any(one.name == "config" for one in options(command.arguments)[0]):
+        return False
+    name = command.program.text if command.program is not None else ""
+    if command.is_module and _AREAL_LAUNCHER.match(name):
+        return True
+    if not name.endswith(".py"):
+        return False
+    if text is not None:
+        return _AREAL_PROGRAM.search(text) is not None
+    sections = {one.partition(".")[0] for one in names if "." in one} & _AREAL_SECTIONS
+    return "allocation_mode" in names or {"scheduler", "actor"} <= sections or {"actor", "gconfig"} <= sections
+
+
+def _evaluates(command: LaunchCommand) -> bool:
+    """Whether the program that AReaL's launcher starts, or that is started itself, only evaluates."""
+    words = (command.program, *command.arguments[:1]) if command.is_module else (command.program,)
+    names = (posixpath.basename(word.text) for word in words if word is not None and word.text.endswith(".py"))
+    return any("eval" in name for name in names)
+
+
+OVERRIDDEN = ("verl", "easyr1", "nemo_rl", "torchtune", "skyrl", "areal")  # formats whose programs take overrides
 
 
 def takes_overrides(command: LaunchCommand, text: str | None) -> bool:
     """Whether the program takes overrides of Hydra or OmegaConf, so that its code defines no flags. `text`: of the
     program, where the repository has its file."""
     by_name = is_verl(command) or is_easyr1(command) or is_skyrl(command) or command.launcher == "tune"
-    return by_name or is_nemo_rl(command, text)
+    return by_name or is_nemo_rl(command, text) or is_areal(command, text)
 
 
 # torchtune's own recipes (0.1.1 to 0.6.1 and main, _recipe_registry.py), and copies of them.

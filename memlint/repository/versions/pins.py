@@ -32,6 +32,7 @@ FRAMEWORKS = ("transformers", "trl", "peft", "accelerate", "torch", "deepspeed",
     "torchtune",
     "oumi",
     "autotrain-advanced",
+    "areal",
     KERNELS,
 )
 # The package called swift is OpenStack's; conda's pytorch is torch.

@@ -53,9 +53,10 @@ def _left_whole(run: Run, units: tuple[Unit, ...]) -> int:
 
 
 def _whole_on_each_rank(run: Run, units: tuple[Unit, ...]) -> int:
-    """Bytes on a card while experts are quantised there, whole, before anything is divided (axolotl 0.19.0
-    loaders/model.py:708: each rank loads onto its own card); 0 where experts are not quantised on load."""
-    return packed_experts.loading_peak(run, sum(weight_bytes(unit) * unit.repeat for unit in units), units)
+    """Bytes on a card before anything is divided: of the whole model where each rank loads it there, and while experts
+    are quantised there (axolotl 0.19.0 loaders/model.py:708: each rank loads onto its own card); else 0."""
+    whole = sum(weight_bytes(unit) * unit.repeat for unit in units)
+    return whole if run.parallelism.fsdp.loads_whole else packed_experts.loading_peak(run, whole, units)
 
 
 _NO_SYNC_SINCE = (1, 11)
@@ -99,6 +100,7 @@ class _Groups:
         self.offloads = fsdp.cpu_offload
         self.has_shards = earlier_shards(run, 1) > 0
         self.reshards = fsdp.reshard_after_forward
+        self.root_reshards = fsdp.root_reshards and fsdp.reshard_after_forward
         self.hybrid = fsdp.strategy.lstrip("_").startswith("HYBRID")
         self.reduce = reduce_element(run, plan.element)
         self.single_group = fsdp.wrap == "none"
@@ -258,8 +260,18 @@ class _RootHoldsEnds(_Groups):
         kept = found.gradient_kept + (0 if self.accumulates else of_tail)
         return found._replace(gradient_live=live, gradient_kept=kept)
 
+    def gathered_at_loss(self) -> int:
+        return 0 if self.root_reshards else super().gathered_at_loss()
+
+    def all_gather_buffer_at_loss(self) -> int:
+        return 0 if self.root_reshards else super().all_gather_buffer_at_loss()
+
     def prefetched_at_loss(self) -> int:
-        """The loss is one of the root's outputs: with its gradient the last layer is prefetched."""
+        """The loss is one of the root's outputs: with its gradient the last layer is prefetched. A loss outside of a
+        model that is divided again is none: the root is gathered when the logits' gradient is there."""
+        return 0 if self.root_reshards else self._last_layer()
+
+    def _last_layer(self) -> int:
         return self.plan.element * self.groups[-2].numel if self.reshards and self.plan.ranks > 1 else 0
 
     def _forward(self, current: ParameterGroup, index: int) -> int:
@@ -303,10 +315,11 @@ class _RootHoldsTail(_RootHoldsEnds):
         return super()._backward(current, before, index) + (self.root.numel if self.reshards else 0)
 
     def gathered_at_loss(self) -> int:
-        return self.plan.element * (self.root.numel if self.reshards else self.total)
+        held = self.root.numel if self.reshards else self.total
+        return 0 if self.root_reshards else self.plan.element * held
 
     def all_gather_buffer_at_loss(self) -> int:
-        return 0 if self.plan.ranks == 1 else self.plan.element * self.groups[-2].numel
+        return 0 if self.plan.ranks == 1 or self.root_reshards else self.plan.element * self.groups[-2].numel
 
 
 class _RootHoldsLayers(_Groups):
