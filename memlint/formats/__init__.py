@@ -30,8 +30,8 @@ def every() -> tuple[Format, ...]:
     return (*FORMATS, *extensions.formats) if extensions.formats else FORMATS
 
 
-# Keys of files in which a program records the arguments of a run, beside all that they came to: wandb's config.yaml, and
-# ms-swift's args.json (3.4.0 swift/llm/argument/base_args/base_args.py, save_args). No parser takes one of them.
+# Keys of files in which a program records the arguments of a run, beside what they came to: wandb's config.yaml, and
+# ms-swift's args.json (3.4.0 swift/llm/argument/base_args/base_args.py:239, save_args). No parser takes one of them.
 _OF_RECORDS = (frozenset({"_wandb"}), frozenset({"global_world_size", "local_world_size"}))
 _RANK = {"certain": 3, "likely": 2, "unsure": 1, "no": 0}
 

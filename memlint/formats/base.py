@@ -181,6 +181,10 @@ class RepositoryFacts:
         """The names of the functions that its Python defines in files whose path has the folders `below`."""
         return frozenset()
 
+    def says(self, below: str, words: str) -> bool:
+        """Whether its Python has these words in a line, not a comment, of files whose path has the folders `below`."""
+        return False
+
     def has_checks_of(self, framework: str) -> bool:
         """Whether it has a copy of `framework` whose code that checks arguments is unchanged."""
         return False

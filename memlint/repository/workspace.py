@@ -290,6 +290,9 @@ class Workspace(RepositoryFacts):
     def own_functions(self, below: str) -> frozenset[str]:
         return self._survey.get().functions(below)
 
+    def says(self, below: str, words: str) -> bool:
+        return self._survey.get().says(below, words)
+
     def has_checks_of(self, framework: str) -> bool:
         return self._survey.get().has_checks_of(framework)
 

@@ -131,6 +131,15 @@ class Python:
             for words in _REFUSAL.findall(text)
         )
 
+    def says(self, below: str, words: str) -> bool:
+        """Whether a line of the files whose path has the folders `below` has these words, outside of a comment."""
+        wanted = words.encode()
+        return any(
+            b"#" not in text[text.rfind(b"\n", 0, place.start()) + 1 : place.start()]
+            for text in self._texts_below(below)
+            for place in re.finditer(re.escape(wanted), text)
+        )
+
     def _functions(self, below: str) -> frozenset[str]:
         """The names of the functions that files whose path has the folders `below` define."""
         return frozenset(name.decode() for text in self._texts_below(below) for name in _FUNCTION.findall(text))
