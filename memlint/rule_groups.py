@@ -29,11 +29,13 @@ OF_ARGUMENTS = ("CFG", "DSP", "EVA", "MOD", "PEF", "SAV", "TRL", "TRN")
 # About what a program may change before the framework checks it.
 OF_CHANGEABLE_VALUES = (*OF_ARGUMENTS, "DAT", "OPT", "PRE")
 # About a word that the framework does not know.
-OF_UNKNOWN_WORDS = ("CFG003", "CFG011", "TRN019", "AXO089")
+OF_UNKNOWN_WORDS = ("CFG003", "CFG011", "TRN019", "AXO089", "VER003", "VER004", "VER008", "VER009")
 # About a value that the framework's argument classes refuse.
 OF_REFUSED_VALUES = ("CFG002", "CFG003", "CFG011", "TRN019")
 # About what a framework's own code checks and refuses: a copy of it may have been changed.
 OF_CHECKS = ("CFG001", "CFG002", "CFG003", "CFG004", "CFG008", "CFG016", "LLF", "SWF", "VER", "ORL", "TUN", "TRL")
+# About what another release of the trainer does otherwise.
+OF_RELEASES = ("CFG", "EVA", "TRL", "TRN")
 OF_MISSING_FILES = ("REF001",)
 # About what the engine's file says against the arguments, and what transformers' Trainer makes of that file: a program
 # of another class may hand it on as it is (transformers 5.23 integrations/deepspeed.py: deepspeed_init compares them).

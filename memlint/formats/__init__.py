@@ -30,14 +30,19 @@ def every() -> tuple[Format, ...]:
     return (*FORMATS, *extensions.formats) if extensions.formats else FORMATS
 
 
+# Keys of files in which a program records the arguments of a run, beside what they came to: wandb's config.yaml, and
+# ms-swift's args.json (3.4.0 swift/llm/argument/base_args/base_args.py:239, save_args). No parser takes one of them.
+_OF_RECORDS = (frozenset({"_wandb"}), frozenset({"global_world_size", "local_world_size"}))
 _RANK = {"certain": 3, "likely": 2, "unsure": 1, "no": 0}
 
 
 def recognise(document: Document) -> tuple[Format, Recognition] | None:
     """The format that claims `document` most firmly (the first of equals), judged by its keys alone.
 
-    TOML is asked of the formats that have it, and of no others.
+    TOML is asked of the formats that have it, and of no others. The record of a run has none.
     """
+    if isinstance(document.value, dict) and any(document.value.keys() >= keys for keys in _OF_RECORDS):
+        return None
     candidates = _TOML_FORMATS if document.syntax == "toml" else (*_OTHERS, *extensions.formats)
     best: tuple[Format, Recognition] | None = None
     for candidate in candidates:

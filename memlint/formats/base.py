@@ -182,13 +182,17 @@ class RepositoryFacts:
         """The names of the functions that its Python defines in files whose path has the folders `below`."""
         return frozenset()
 
+    def says(self, below: str, words: str) -> bool:
+        """Whether its Python has these words in a line, not a comment, of files whose path has the folders `below`."""
+        return False
+
     def has_checks_of(self, framework: str) -> bool:
         """Whether it has a copy of `framework` whose code that checks arguments is unchanged."""
         return False
 
-    def own_words(self) -> frozenset[tuple[str, str]]:
-        """(argument, word) of each comparison in its Python: ("adapter", "llora")."""
-        return frozenset()
+    def knows_word(self, key: str, word: str) -> bool:
+        """Whether its Python compares what is called like `key` with `word`, or registers or lists the word for it."""
+        return False
 
     def calls_deepspeed(self) -> bool:
         """Whether its programs call `deepspeed.initialize` themselves, without a trainer of Hugging Face."""
@@ -320,6 +324,8 @@ class Format(Protocol):
     `skips_rule(rule, document, context) -> bool`: whether that rule says nothing of this document.
     `takes_comments(document, context) -> bool`: whether the reader of this JSON takes comments and commas at ends.
     `left_open(document) -> str`: the key that a file leaves to a program, which may set others as well
+    `stale_pin(document, context) -> str`: the condition under which the release that the repository pins is what
+    runs, where a key of the file speaks against it.
     `copy_of(rule, context) -> str`: the framework of which the repository has a copy, which may check something else
     than the rule says; "" without one, or where the copy's own text shows that it checks this.
     `fork_of(document, context) -> str`: the framework of which a fork probably reads the document, because it has

@@ -290,11 +290,14 @@ class Workspace(RepositoryFacts):
     def own_functions(self, below: str) -> frozenset[str]:
         return self._survey.get().functions(below)
 
+    def says(self, below: str, words: str) -> bool:
+        return self._survey.get().says(below, words)
+
     def has_checks_of(self, framework: str) -> bool:
         return self._survey.get().has_checks_of(framework)
 
-    def own_words(self) -> frozenset[tuple[str, str]]:
-        return self._survey.get().compared
+    def knows_word(self, key: str, word: str) -> bool:
+        return self._survey.get().knows(key, word)
 
     def calls_deepspeed(self) -> bool:
         return self._survey.get().calls_deepspeed

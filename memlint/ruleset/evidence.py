@@ -19,7 +19,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.findings import Finding, keeps_from_starting
 from memlint.formats.base import Context
-from memlint.rule_groups import OF_CHANGEABLE_VALUES, OF_CHECKS, OF_WHAT_TRAINS
+from memlint.rule_groups import OF_CHANGEABLE_VALUES, OF_CHECKS, OF_RELEASES, OF_WHAT_TRAINS
 from memlint.source.document import Document, Start
 
 
@@ -110,6 +110,11 @@ def _is_not_completed(finding: Finding, case: Case) -> str:
     return f"the program that fills in `{key}` leaves these values as they are" if key else ""
 
 
+def _is_the_pinned_release(finding: Finding, case: Case) -> str:
+    condition = getattr(case.format_, "stale_pin", None)
+    return condition(case.document, case.context) if condition is not None else ""
+
+
 def _is_no_changed_copy(finding: Finding, case: Case) -> str:
     copied = getattr(case.format_, "copy_of", None)
     if copied is None or finding.location.path != case.document.path:  # the engine's file is not the framework's
@@ -134,4 +139,5 @@ _MAY_BE_MISSING = (
     _Evidence(OF_CHECKS, _is_for_no_fork),
     _Evidence(OF_CHECKS, _is_no_changed_copy),
     _Evidence(_ALL, _is_read_by_a_program),
+    _Evidence(OF_RELEASES, _is_the_pinned_release),
 )

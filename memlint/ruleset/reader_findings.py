@@ -104,7 +104,8 @@ def _is_settled_by_program(finding: Finding, parsed: Parsed, context: Context) -
     if finding.rule.startswith(OF_MEMORY_OR_TEXT) or not key or document is None:
         return False
     value = value_at(document.value, place.pointer)
-    if finding.rule.startswith(OF_UNKNOWN_WORDS) and (key, str(value)) in context.repository.own_words():
+    named = ".".join(str(step) for step in place.pointer[-2:])
+    if finding.rule.startswith(OF_UNKNOWN_WORDS) and context.repository.knows_word(named, str(value)):
         return True  # values are not checked against annotations (transformers 5.23 hf_argparser.py:358)
     if finding.rule.startswith(OF_MISSING_FILES) and isinstance(value, str) and context.repository.is_made(value):
         return True

@@ -60,11 +60,13 @@ def test_it_is_told_where_the_framework_refuses_it(name: str, text: str, said: s
     assert [message[: len(said)] for message in errors] == ([said] if said else [])
 
 
-@pytest.mark.parametrize(("function", "refused"), [("_check_resource_available", True), ("fit", False)])
-def test_a_copy_of_verl_that_compares_no_batches(function: str, refused: bool) -> None:
-    """verl 0.2 and what was made of it before 0.3 (trainer/ppo/ray_trainer.py)."""
-    methods = "".join(f"    def {name}(self):\n        pass\n" for name in ("_validate_config", function))
-    copy = f"class RayPPOTrainer:\n{methods}"
+COMPARES = "assert config.data.train_batch_size >= config.actor_rollout_ref.actor.ppo_mini_batch_size"
+
+
+@pytest.mark.parametrize(("line", "refused"), [(COMPARES, True), (f"# {COMPARES}", False), ("pass", False)])
+def test_a_copy_of_verl_that_compares_no_batches(line: str, refused: bool) -> None:
+    """verl 0.2 (trainer/ppo/ray_trainer.py), and copies of later releases in which the comparison is a comment."""
+    copy = f"class RayPPOTrainer:\n    def _validate_config(self):\n        {line}\n        return\n"
     workspace = in_memory({"a.sh": VERL.format(100, False), "verl/trainer/ppo/ray_trainer.py": copy})
     (document,) = workspace.documents("a.sh")
 

@@ -33,10 +33,23 @@ def test_a_refusal_counts_unless_it_is_commented_out() -> None:
     assert found("/r/src/other.py", RAISES).refusals == frozenset()
 
 
-def test_words_that_code_compares_with() -> None:
-    text = KNOWS + 'if self.loss_type == "reinforce":\n    pass\n'
-    words = {("adapter", "lora"), ("adapter", "llora"), ("loss_type", "reinforce")}
-    assert found("/r/src/trainer.py", text).compared == words
+@pytest.mark.parametrize(
+    ("key", "word", "text"),
+    [
+        ("adapter", "llora", KNOWS),
+        ("loss_type", "reinforce", 'if self.loss_type == "reinforce":\n    pass\n'),
+        ("generation.backend", "vllm_http", 'elif config["backend"] == "vllm_http":\n    pass\n'),
+        ("adv_estimator.name", "maxrl", 'if adv_name == "maxrl":\n    pass\n'),
+        ("algorithm.adv_estimator", "loop", '@register_advantage_estimator("loop")\ndef advantage(): ...\n'),
+        ("rlhf_type", "own", "class A:\n    rlhf_type: Literal['dpo',\n        'own'] = 'dpo'\n"),
+    ],
+)
+def test_words_that_code_takes(key: str, word: str, text: str) -> None:
+    assert found("/r/src/trainer.py", text).knows(key, word)
+    assert not found("/r/src/trainer.py", text).knows(key, f"{word}s")
+    assert not found("/r/src/trainer.py", text).knows("seed", word)
+    commented = "".join(f"# {line}\n" for line in text.splitlines())
+    assert not found("/r/src/trainer.py", commented).knows(key, word)
 
 
 def _skips(module: object, rule: str, config: Mapping[str, object], files: Mapping[str, str]) -> bool:

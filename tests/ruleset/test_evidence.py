@@ -32,8 +32,8 @@ VERL = (
     "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1\n"
 )
 COPY_OF_VERL = (
-    "class Trainer:\n    def _validate_config(self):\n        pass\n\n"
-    "    def _check_resource_available(self):\n        pass\n"
+    "class Trainer:\n    def _validate_config(self):\n"
+    "        assert config.data.train_batch_size >= config.actor_rollout_ref.actor.ppo_mini_batch_size\n"
 )
 HPARAMS = "src/llamafactory/hparams/finetuning_args.py"
 DECLARES = "@dataclass\nclass FinetuningArguments:\n    finetuning_type: str = 'lora'\n    lora_rank: int = 8\n"

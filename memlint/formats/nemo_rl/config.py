@@ -32,6 +32,7 @@ _OWN_FILES = {
     "distillation": "distillation_math.yaml",
 }
 _PROGRAM = re.compile(r"run_(\w+)\.py$")
+_OF_A_COPY = "_default_grpo_save_state"  # 0.7.0 nemo_rl/algorithms/grpo.py: in a package of any name
 _ARITHMETIC = re.compile(r"\$\{(mul|add|div|max):(.*)\}", re.DOTALL)
 
 
@@ -229,4 +230,5 @@ def _terms(text: str) -> list[str]:
 
 def has_copy(context: Context) -> bool:
     """Whether the repository has a copy of NeMo-RL, whose programs may check something else."""
-    return bool(context.repository.own_functions("nemo_rl/algorithms"))
+    functions = context.repository.own_functions
+    return bool(functions("nemo_rl/algorithms")) or _OF_A_COPY in functions("algorithms")

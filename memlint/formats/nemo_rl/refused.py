@@ -44,11 +44,13 @@ _ESTIMATORS: Mapping[Version, tuple[str, ...]] = {
 
 
 class Refused(NamedTuple):
-    """`keys`: what it is about, the first that the file has is its place. `since`: the first release that checks."""
+    """`keys`: what it is about, the first that the file has is its place. `since`: the first release that checks.
+    `code`: of the issue."""
 
     since: Version
     keys: tuple[str, ...]
     message: str
+    code: str = "conflict"
 
 
 def refusals(config: NemoConfig, checks: tuple[Callable[[NemoConfig], Iterator[Refused]], ...]) -> Iterator[Issue]:
@@ -57,13 +59,12 @@ def refusals(config: NemoConfig, checks: tuple[Callable[[NemoConfig], Iterator[R
     if config.names or (has_copy(config.context) and not stated):
         return
     for check in checks:
-        for since, keys, message in check(config):
-            place = next((key for key in keys if value_at(config.own.value, path_of(key)) is not None), "")
-            if place and (not stated or stated >= since):
-                severity = "error" if stated or since <= _LONG_SINCE else "warning"
-                yield config.own.issue(
-                    "conflict", f"{message}; NeMo-RL refuses to start", *path_of(place), severity=severity
-                )
+        for refused in check(config):
+            place = next((key for key in refused.keys if value_at(config.own.value, path_of(key)) is not None), "")
+            if place and (not stated or stated >= refused.since):
+                severity = "error" if stated or refused.since <= _LONG_SINCE else "warning"
+                message = f"{refused.message}; NeMo-RL refuses to start"
+                yield config.own.issue(refused.code, message, *path_of(place), severity=severity)
 
 
 def _on(config: NemoConfig, key: str) -> bool:
@@ -112,7 +113,7 @@ def sampling(config: NemoConfig) -> Iterator[Refused]:
     newest = [words for since, words in _ESTIMATORS.items() if not config.stated or config.stated >= since]
     if isinstance(name, str) and newest and name not in newest[-1]:
         message = f"`adv_estimator.name: {name}` is none of {', '.join(newest[-1])}"
-        yield Refused((0, 6), ("grpo.adv_estimator.name",), message)
+        yield Refused((0, 6), ("grpo.adv_estimator.name",), message, "bad-value")
     prompts, each = _number(config, _PROMPTS), _number(config, "data.num_prompts_per_dataloader")
     if _on(config, "data.use_multiple_dataloader") and prompts and not _on(config, "grpo.use_dynamic_sampling"):
         loaders = ("data.use_multiple_dataloader", "data.num_prompts_per_dataloader", _PROMPTS)
@@ -171,7 +172,7 @@ def truncated(config: NemoConfig) -> Iterator[Refused]:
     if not _on(config, _CORRECTS):
         yield Refused((0, 7), keys, f"`{name}` needs `use_importance_sampling_correction: true`")
     elif way not in _WAYS:
-        yield Refused((0, 6), keys, f"`{name}: {way}` is none of {', '.join(_WAYS)}")
+        yield Refused((0, 6), keys, f"`{name}: {way}` is none of {', '.join(_WAYS)}", "bad-value")
     elif not ratio or ratio < 0:
         yield Refused((0, 7), keys, f"`{name}` needs a `truncated_importance_sampling_ratio` above 0")
     elif least is not None and least > ratio:
@@ -201,7 +202,8 @@ def workers(config: NemoConfig) -> Iterator[Refused]:
         return
     word = config.value(_PRECISION)
     if isinstance(word, str) and word not in ("float32", "bfloat16", "float16"):
-        yield Refused((0, 2), (_PRECISION,), f"`precision: {word}` is none of float32, bfloat16 and float16")
+        message = f"`precision: {word}` is none of float32, bfloat16 and float16"
+        yield Refused((0, 2), (_PRECISION,), message, "bad-value")
     copies = "policy.dtensor_cfg.dp_replicate_size"
     if config.engine == "dtensor" and not config.is_v2 and (_number(config, copies) or 1) > 1:
         yield Refused((0, 7), (copies, _V2), "copies of the model (`dp_replicate_size`) need `_v2: true`")

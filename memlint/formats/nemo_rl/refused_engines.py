@@ -26,7 +26,7 @@ def backend(config: NemoConfig) -> Iterator[Refused]:
     if config.algorithm() != "grpo" or not isinstance(name, str):
         return
     if name not in _BACKENDS:
-        yield Refused((0, 3), (_BACKEND,), f"`backend: {name}` is none of {', '.join(_BACKENDS)}")
+        yield Refused((0, 3), (_BACKEND,), f"`backend: {name}` is none of {', '.join(_BACKENDS)}", "bad-value")
     if name == "sglang" and not config.has_section(*_GENERATION.split("."), "sglang_cfg"):
         yield Refused((0, 6), (_BACKEND,), "`backend: sglang` needs a section `sglang_cfg`")
 

@@ -181,7 +181,7 @@ def _computes_the_loss(case: _Case) -> bool:
     """The repository's own trainer computes the loss: its code asks for that word."""
     value = case.document.value
     loss = value.get("loss_type", "sigmoid") if isinstance(value, dict) else None
-    return isinstance(loss, str) and ("loss_type", loss) in case.context.repository.own_words()
+    return isinstance(loss, str) and case.context.repository.knows_word("loss_type", loss)
 
 
 _TARGETS = ("lora_target_modules", "target_modules", "lora_target")  # one key's spellings, as the key table has them

@@ -56,7 +56,7 @@ from memlint.formats.trainer.reader import (
     unjudged,
 )
 from memlint.formats.trainer.recognise import NAME, SCHEMA, is_trl, recognise
-from memlint.formats.trainer.releases import trainer_versions
+from memlint.formats.trainer.releases import stale_pin, trainer_versions
 from memlint.formats.trainer.training import read_unbounded_length, stage_of
 from memlint.formats.training_arguments import Version, arguments
 from memlint.formats.training_arguments import apply as apply_arguments
@@ -75,6 +75,7 @@ __all__ = [
     "recognise",
     "rule_applies",
     "skips_rule",
+    "stale_pin",
     "unjudged",
 ]
 

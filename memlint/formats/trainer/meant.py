@@ -226,7 +226,7 @@ def _names(config: TrainerConfig, key: str, known: tuple[str, ...], library: str
     unknown = [word for word in words if isinstance(word, str) and word and word.lower() not in (*known, *_TRUTHS)]
     if not unknown or interpolated(unknown[0]) or config.context.repository.field_annotations(key):
         return
-    if all((key, word) in config.context.repository.own_words() for word in unknown):
+    if all(config.context.repository.knows_word(key, word) for word in unknown):
         return  # a trainer of the repository's own
     guess = nearest(unknown[0], known)
     hint = f": did you mean `{guess}`?" if guess else f"; it takes {', '.join(known)}"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from memlint.formats.base import Context
 from memlint.formats.fields import Section
 from memlint.formats.versions import Evidence, Version, evidence
 from memlint.run import Origin
+from memlint.source.document import Document
 
 # TRL's releases before 0.27 are older than transformers 5.0 (both January 2026).
 _TRL_WITH_TRANSFORMERS_5: Version = (0, 27)
@@ -23,6 +25,38 @@ _TRL_NEEDS: tuple[tuple[Version, Version], ...] = (
     ((0, 11), (4, 46)),
     ((0, 10), (4, 40)),
 )
+
+
+# Keys and the first release of TRL whose argument classes have them: trl 0.16.1 to 0.29.0, trainer/*_config.py, every
+# minor release.
+_TRL_FIRST_WITH: Mapping[Version, tuple[str, ...]] = {
+    (0, 17): ("mask_truncated_completions", "num_completions_to_print", "wandb_log_unique_prompts"),
+    (0, 18): ("activation_offloading", "generation_batch_size", "steps_per_generation", "vllm_mode"),
+    (0, 19): ("assistant_only_loss", "chat_template_path", "packing_strategy"),
+    (0, 20): ("importance_sampling_level", "loss_weights", "top_entropy_quantile", "use_transformers_paged"),
+    (0, 21): ("lora_target_parameters", "vllm_model_impl"),
+    (0, 23): ("dtype", "vllm_enable_sleep_mode", "vllm_importance_sampling_correction"),
+    (0, 25): ("cast_lm_head_to_fp32",),
+    (0, 26): (
+        "num_generations_eval",
+        "use_bias_correction_kl",
+        "vllm_importance_sampling_mode",
+        "vllm_max_model_length",
+    ),
+    (0, 27): ("multi_objective_aggregation", "off_policy_mask_threshold"),
+}
+
+
+def stale_pin(document: Document, context: Context) -> str:
+    """The condition under which the repository's pin of TRL says what runs: that it takes a key of the file, which only
+    newer releases have in an argument class (TrlParser refuses it else). "" where nothing speaks against the pin."""
+    stated, pin = context.versions.get("trl"), context.version_origins.get("trl")
+    if not stated or pin is None or not pin.detail.startswith("pinned in") or not isinstance(document.value, dict):
+        return ""
+    own = document.start.accepted.defined if document.start is not None else frozenset()
+    newer = {key for since, keys in _TRL_FIRST_WITH.items() if stated < since for key in keys}
+    found = min((document.value.keys() & newer) - own, default="")
+    return f"trl {_text(stated)} runs, as {pin.detail.removeprefix('pinned in ')} says, with `{found}`" if found else ""
 
 
 def trainer_versions(

@@ -23,6 +23,11 @@ _SFT = ("verl.trainer.fsdp_sft_trainer", "verl.trainer.sft_trainer")
 _PROMPTS = "data.train_batch_size"
 _KL_TERMS = (f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")
 _CRITIC_SIZE = "critic.ppo_micro_batch_size"
+# How verl compares an update with a step: 0.3.0 trainer/ppo/ray_trainer.py, 0.8.0 workers/config/actor.py.
+_COMPARISONS = (
+    "config.data.train_batch_size >= config.actor_rollout_ref.actor.ppo_mini_batch_size",
+    "train_batch_size < self.ppo_mini_batch_size",
+)
 _REFUSES = "verl refuses to start"
 _VALIDATORS = {"_validate_config", "validate_config"}  # 0.2.0 trainer/ppo/ray_trainer.py, 0.6.0 utils/config.py
 
@@ -141,15 +146,13 @@ def _validates(context: Context) -> bool:
 
 
 def _compares_batches(context: Context) -> bool:
-    """Whether verl is of 0.3 or later; 0.2 compares nothing. A copy in the repository tells by a function of that
-    release (0.3.0 trainer/ppo/ray_trainer.py, which 0.2.0 lacks)."""
+    """Whether verl compares them: 0.2 does not, nor do copies where the comparison is gone or a comment."""
+    if context.repository.own_functions("verl/trainer/ppo"):
+        return any(context.repository.says("verl", words) for words in _COMPARISONS)
     pinned = context.versions.get("verl")
     if pinned:
         return pinned >= (0, 3)
-    functions = context.repository.own_functions("verl/trainer/ppo")
-    if not functions:  # a copy without its trainer may be of any release
-        return not context.repository.own_functions("verl")
-    return "_check_resource_available" in functions
+    return not context.repository.own_functions("verl")  # a copy without its trainer may be of any release
 
 
 def _micro_batch(config: VerlConfig, sequences: int, world: int) -> Iterator[Issue]:

@@ -10,7 +10,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from memlint._record import NamedTuple
@@ -62,6 +62,7 @@ _TRAINER = re.compile(
     r"|\bclass \w+\([^)\n]*Trainer|(?:[^=]=|[\"']\s*:)\s*(?:\w+\.)*\w*Trainer(?:\s*[,}\n]|\s+if\b)"
     r"|\b(?:sft|pt|rlhf)_main\s*\("
 )
+_TRAINER_WORDS = ("Trainer", "LightningCLI", "sft_main", "pt_main", "rlhf_main")  # what `_TRAINER` finds has one
 _IS_TEST = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.py$")
 _LOOP = re.compile(r"\.backward\s*\(")
 _DIFFUSES = re.compile(r"^\s*(?:from|import)\s+diffusers\b", re.MULTILINE)  # a language model is its text encoder then
@@ -86,6 +87,7 @@ _FRAMEWORKS = frozenset(
 )
 _READ_BACK = re.compile(r"\bself\.args\.(\w+)")  # an argument that a trainer class of the script reads again
 MAX_IMPORTS = 40
+_MOST_TEXTS = 128  # of modules that many scripts import
 MAX_STARTS = 4  # commands of one script that become runs
 _HAS_OPTIONS = re.compile(
     r"arg(?:ument_?)?parse|parse_args|get_args|ArgumentParser|click|typer|tyro|\bfire\b|TrlParser|sys\.argv|hydra|absl"
@@ -120,11 +122,9 @@ class PythonRepository(NamedTuple):
 def may_train(path: str, text: str, read: Callable[[str], str | None]) -> bool:
     """Whether a script may train and must be followed: it names a trainer, or starts a module of the repository that
     does. A test file with a training loop does not count."""
-    if _IS_TEST.search(path) and not _TRAINER.search(text):
-        return False
-    if _TRAINER.search(text):
+    if _names_trainer(text):
         return True
-    if _DIFFUSES.search(text):
+    if _IS_TEST.search(path) or _DIFFUSES.search(text):
         return False
     if _LOOP.search(text) and _has_model(text):
         return True
@@ -132,7 +132,7 @@ def may_train(path: str, text: str, read: Callable[[str], str | None]) -> bool:
         return False
     found = [text]
     for inner in _imported(path, text, read):
-        if _TRAINER.search(inner):
+        if _names_trainer(inner):
             return True
         found.append(inner)
     return any(map(_LOOP.search, found)) and _has_model("\n".join(found))
@@ -153,6 +153,16 @@ def _imported(path: str, text: str, read: Callable[[str], str | None]) -> Iterat
         for module in (module for name in handed_on for module in module_paths(name, place)):
             if place.endswith("/__init__.py") and (behind := read(module)) is not None:
                 yield behind
+
+
+def _names_trainer(text: str) -> bool:
+    """Whether code names a trainer. Most code has none of the words, and the pattern is slow: it tries every name."""
+    return any(word in text for word in _TRAINER_WORDS) and _has_trainer(text)
+
+
+@lru_cache(_MOST_TEXTS)
+def _has_trainer(text: str) -> bool:
+    return _TRAINER.search(text) is not None
 
 
 def _has_model(text: str) -> bool:

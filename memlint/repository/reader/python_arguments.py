@@ -30,19 +30,17 @@ _FILLED = re.compile(rb"if self\.([A-Za-z_][A-Za-z0-9_]*) is None")
 _TAKEN = re.compile(rb"""\b(?:args|kwargs|config|params)\.pop\(\s*["']([A-Za-z_]\w*)["']""")
 _CONVERTED = rb"""\b(?:float|int)\(\s*(?:\w+\.)*\w+(?:\.|\[["']|\.get\(["'])%b\b"""
 _TEMPLATE = re.compile(rb"""register_template\(\s*name=["']([\w.-]+)["']""")
+_MOST_WORDS = 256  # that are kept, each with the argument that takes it or does not
 _MOST_FOLDERS = 8  # whose functions and fields are kept: those of copies of frameworks
 _FUNCTION = re.compile(rb"^[ \t]*def (\w+)\(", re.MULTILINE)
-# Errors that a copy of a framework raises (lines that are not commented out), and words that code compares with.
+# Errors that a copy of a framework raises (lines that are not commented out).
 _REFUSAL = re.compile(rb"""^[ \t]*raise \w+\(\s*f?["']([^"'\n]{8,160})""", re.MULTILINE)
-_ARGUMENTS = (
-    *(b"adapter", b"attn_implementation", b"finetuning_type", b"loss_type", b"lr_scheduler", b"optim", b"stage"),
-    b"template",
+# What stands before a word that code takes: `optim ==`, `stage in (`, `loss: Literal[`, `register_loss(`.
+_TAKES = re.compile(
+    rb"""(?:[\w.\[\]"']+\s*==\s*|[\w.\[\]"']+\s+in\s*[\[({][^\])}]*|\w+\s*:[^\n=]*\bLiteral\[[^\]]*"""
+    rb"""|\bregister\w*\([^)\n]*)$"""
 )
-_COMPARED = re.compile(
-    rb"""\b(adapter|attn_implementation|finetuning_type|loss_type|lr_scheduler(?:_type)?|optim(?:izer)?|stage|template)"""
-    rb"""\s*(?:==\s*(["'][\w-]{1,40}["'])|in\s*[(\[{]([^)\]}]{1,400}))"""
-)
-_IN_QUOTES = re.compile(rb"""["']([\w-]{1,40})["']""")
+_MOST_BEFORE = 400  # bytes from the name of an argument to one of its words
 _OPTION = re.compile(rb"""(?:\badd_argument|\.option|\bOption)\(\s*(?:["']-\w["'],\s*)?["'](--[A-Za-z][\w-]*)["']""")
 _CALLS_WITH_OPTIONS = (b"add_argument(", b".option(", b"Option(")
 _FIELD = re.compile(r"(?:    |\t)([A-Za-z_][A-Za-z0-9_]*)[ \t]*:[ \t]*([^\s].*)")
@@ -62,6 +60,7 @@ class Python:
         self.functions = lru_cache(_MOST_FOLDERS)(self._functions)
         self.has_checks_of = lru_cache(_MOST_FOLDERS)(self._has_checks_of)
         self.fields = lru_cache(_MOST_FOLDERS)(self._fields)
+        self.knows = lru_cache(_MOST_WORDS)(self._knows)
 
     def _fields(self, below: str = "") -> Mapping[str, list[str]]:
         """The annotations of the fields of dataclasses and of pydantic's models by name, and of options of argparse and
@@ -132,6 +131,15 @@ class Python:
             for words in _REFUSAL.findall(text)
         )
 
+    def says(self, below: str, words: str) -> bool:
+        """Whether a line of the files whose path has the folders `below` has these words, outside of a comment."""
+        wanted = words.encode()
+        return any(
+            b"#" not in text[text.rfind(b"\n", 0, place.start()) + 1 : place.start()]
+            for text in self._texts_below(below)
+            for place in re.finditer(re.escape(wanted), text)
+        )
+
     def _functions(self, below: str) -> frozenset[str]:
         """The names of the functions that files whose path has the folders `below` define."""
         return frozenset(name.decode() for text in self._texts_below(below) for name in _FUNCTION.findall(text))
@@ -140,10 +148,9 @@ class Python:
         """Whether the files of a copy of the framework that check its arguments are as the framework has them."""
         return has_checks_of(framework, self._texts.get())
 
-    @cached_property
-    def compared(self) -> frozenset[tuple[str, str]]:
-        """(argument, word) of each comparison in the code: ("adapter", "llora")."""
-        return frozenset(pair for _, text in self._texts.get() for pair in _compared(text))
+    def _knows(self, key: str, word: str) -> bool:
+        """Whether the code compares what is called like `key` with `word`, registers it or lists it for an argument."""
+        return any(takes_word(text, key, word) for _, text in self._texts.get())
 
     @property
     def calls_deepspeed(self) -> bool:
@@ -197,13 +204,18 @@ def converts(script: bytes, key: str) -> bool:
     return re.search(_CONVERTED % re.escape(key.encode("utf-8", "replace")), script) is not None
 
 
-def _compared(data: bytes) -> Iterator[tuple[str, str]]:
-    """(argument, word) of each comparison: `optim == "own"`, `stage in ("own", "other")`."""
-    if not any(name in data for name in _ARGUMENTS):
-        return
-    for name, word, words in _COMPARED.findall(data):
-        for one in _IN_QUOTES.findall(word or words):
-            yield name.decode(), one.decode()
+def takes_word(script: bytes, key: str, word: str) -> bool:
+    """Whether the script does something with `word` for what is called like `key`: `optim == "own"`, `stage in ("own",
+    "other")`, `kind: Literal["own"]`, `@register_estimator("own")` for `adv_estimator`. A comment is no code."""
+    parts = [part for part in re.split(r"[\W_]+", key.lower()) if len(part) > 2] or [key.lower()]
+    for place in re.finditer(rb"""["']%b["']""" % re.escape(word.encode("utf-8", "replace")), script):
+        start = place.start()
+        if b"#" in script[script.rfind(b"\n", 0, start) + 1 : start]:
+            continue
+        taken = _TAKES.search(script[max(0, start - _MOST_BEFORE) : start])
+        if taken and any(part.encode() in taken[0].lower() for part in parts):
+            return True
+    return False
 
 
 def declared(data: bytes) -> Iterator[tuple[str, str]]:

@@ -223,9 +223,13 @@ def override(word: Word, name_length: int, path: Path) -> Placed:
 
 
 def _override_value(word: Word) -> Any:
-    """A value in Hydra's grammar, with `null` and lists of unquoted words (hydra 1.3 OverrideParser.g4)."""
-    if not word.unknown and word.text.lower() == "null":
+    """A value in Hydra's grammar, with `null` and lists of unquoted words (hydra 1.3 OverrideParser.g4). Quotes that
+    the shell leaves, `save_strategy='"no"'`, are of the grammar, and of YAML's, which OmegaConf.from_cli reads."""
+    text = word.text
+    if not word.unknown and text.lower() == "null":
         return None
+    if not word.unknown and text[1:] and text[0] == text[-1] and text[0] in "\"'" and text[0] not in text[1:-1]:
+        return text[1:-1]
     found = scalar(word, frozenset())
     if isinstance(found, str) and not word.unknown and found[:1] == "[" and found[-1:] == "]":
         return [one.strip() for one in found[1:-1].split(",") if one.strip()]

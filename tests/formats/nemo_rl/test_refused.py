@@ -104,7 +104,7 @@ def findings(
     (document,) = workspace.documents("recipe.yaml")
     told = {"nemo_rl": (0, 7, 0)} if versions is None else versions
     found = analyse(document, workspace.context(versions=dict(told), gpu=None), ()).findings
-    return [one for one in found if one.rule == "CFG008"]
+    return [one for one in found if one.rule in ("CFG003", "CFG008")]
 
 
 def place(finding: Finding) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from memlint.hardware import find
 from memlint.repository.workspace import in_memory
-from memlint.ruleset.engine import analyse
-from memlint.run import get
+from memlint.ruleset.engine import Engine, analyse
+from memlint.ruleset.shipped import shipped
+from memlint.run import Origin, get
 
 FILE = """\
 model_name_or_path: {model}
@@ -37,3 +39,18 @@ def test_a_stated_release_is_heard() -> None:
     context = workspace.context()._replace(versions={"transformers": (4, 57, 1)})
     (run,) = analyse(document, context, ()).runs
     assert get(run, "checkpointing.reentrant") is True
+
+
+@pytest.mark.parametrize(("key", "severity"), [("completion_only_loss", "error"), ("cast_lm_head_to_fp32", "warning")])
+def test_a_pin_that_would_refuse_the_file_carries_no_error(key: str, severity: str) -> None:
+    """trl 0.18 has no `cast_lm_head_to_fp32`: what is installed is newer, and may skip the logits of an evaluation."""
+    config = FILE.format(model="Qwen/Qwen2.5-0.5B").replace("overwrite_output_dir: true", f"{key}: true")
+    more = "use_liger_kernel: true\nmax_length: 1024\npacking: true\n"
+    more += "eval_strategy: epoch\nper_device_eval_batch_size: 1024\n"
+    workspace = in_memory({"sft.yaml": config + more})
+    (document,) = workspace.documents("sft.yaml")
+    versions = {"trl": (0, 18, 0), "transformers": (4, 52, 3)}
+    pins = {name: Origin("setting", "setup.py", 1, 1, (), "pinned in setup.py") for name in versions}
+    context = workspace.context(versions=versions, version_origins=pins, gpu=find("H100"))
+    found = Engine(shipped()).analyse(document, context).findings
+    assert {one.severity for one in found if one.rule == "EVA002"} == {severity}

@@ -66,6 +66,8 @@ def test_a_default_is_loose() -> None:
         (LONG, over(40, 20, 10), True),
         ({**SMALL, "sequence.length": 8192}, over(40, 20, 10), False),  # as above: a quarter needs 25 GiB
         ({**SMALL, "sequence.length": 8192}, over(30, 20, 10), True),
+        ({**SMALL, "sequence.length": 8192}, over(36, 20, 10), True),  # 1,024 tokens need 18.5 GiB, a quarter 21 GiB
+        ({**LARGE, "sequence.length": 8192}, over(30, 20, 10, peak="log_probabilities"), True),
         (LONG, over(40, 20, 25), False),  # nor is there room for the optimizer's step
         (LARGE, over(30, 20, 10, peak="load"), False),
         (LARGE, over(30, 20, 10, device_low_bytes=None), False),

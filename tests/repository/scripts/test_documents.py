@@ -640,6 +640,14 @@ def test_hydras_null_is_none() -> None:
     assert one(text).value["actor_rollout_ref"]["actor"]["optim"]["lr_warmup_steps"] is None
 
 
+def test_quotes_within_an_override_are_of_its_grammar() -> None:
+    """OmegaConf reads a bare `no` as false: scripts quote it twice (LLaMA-Factory hparams/parser.py, from_cli)."""
+    text = """llamafactory-cli train a.yaml save_strategy='"no"' run_name="it's"\n"""
+    config = "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\nfinetuning_type: lora\ncutoff_len: 2048\n"
+    value = one(text, files={"a.yaml": config}).value
+    assert (value["save_strategy"], value["run_name"]) == ("no", "it's")
+
+
 LLAMAFACTORY = "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\nfinetuning_type: lora\ncutoff_len: 2048\n"
 LLAMAFACTORY += "per_device_train_batch_size: 4\ntemplate: qwen\n"
 AXOLOTL = "base_model: Qwen/Qwen2.5-7B\nsequence_len: 2048\nmicro_batch_size: 4\nadapter: lora\n"
