@@ -168,7 +168,8 @@ def trl_fields(root: Path) -> dict[str, Schema]:
 # Keys of widely used scripts (transformers' run_clm.py, FastChat, LLaVA, QLoRA, Firefly, open-instruct, open-r1, the
 # alignment handbook). Their values are the scripts' own; listing them keeps them from being taken for typos.
 SCRIPT_KEYS = """
-accelerate_config adapter_name_or_path add_bos add_eos_token additional_model_arguments async_mode auto_insert_empty_system_msg
+accelerate_config adapter_name_or_path add_bos add_eos_token additional_model_arguments async_mode
+auto_insert_empty_system_msg
 base_model_revision benchmarks bits bnb_4bit_compute_dtype bnb_4bit_quant_storage bnb_4bit_quant_type
 bnb_4bit_use_double_quant block_size cache_dir callbacks chat_template chat_template_name checkpointing_steps
 clip_grad_norm code_eval_scoring_mode code_eval_test_batch_size code_language code_provider config_name
