@@ -165,7 +165,7 @@ def page(found: list[dict[str, Any]]) -> str:
         "# Model families",
         "",
         "Written by `python benchmarks/referee/families.py --write`. A small member of each family takes up to twelve",
-        "training steps on fake tensors with its class of transformers 5.23: float32 under bfloat16 autocast, pure",
+        "training steps on fake tensors with its class of transformers 5.24: float32 under bfloat16 autocast, pure",
         "bfloat16 and LoRA; sdpa and eager attention; with and without activation checkpointing. The figures are the",
         "largest distance of the estimate from the simulated peak, and from the highest point of forward and backward.",
         "",

@@ -22,6 +22,8 @@ SHARED = sorted(
     if family in referee.CLASSES and family not in ("gemma3n", "qwen2_5_omni", "qwen3_omni_moe", "mimo")
 )
 CASES = [(family, {}) for family in SHARED if family not in NO_DEFAULTS]
+# transformers 5.24 builds it as a Llama: its tensors have other names than those of the code beside the weights.
+OTHERWISE_NAMED = {"exaone"}
 CASES += [(family, values) for family, variants in VARIANTS.items() for values in variants]
 
 
@@ -31,10 +33,12 @@ def test_tensors_are_those_of_transformers(family: str, values: dict[str, Any]) 
         pytest.skip(f"transformers {transformers.__version__} has no class for it")
     model = referee.build(family, values)
     architecture = from_config({"model_type": family, **values})
+    assert parameters(architecture) == sum(parameter.numel() for parameter in model.parameters())
+    if family in OTHERWISE_NAMED:
+        return
     real, ours = referee.tensors(model), referee.listed(architecture, model)
     assert {name: shape for name, shape in ours.items() if real.get(name) != shape} == {}
     assert {name: shape for name, shape in real.items() if ours.get(name) != shape} == {}
-    assert parameters(architecture) == sum(parameter.numel() for parameter in model.parameters())
 
 
 def test_every_family_with_a_class_is_compared() -> None:

@@ -26,7 +26,7 @@ CASES = {
     "RMSNorm that scales in fp32, the last one too": ("helium", Step("pure", False, "sdpa")),
     "LayerNorm in the dtype of autocast": ("nemotron", Step("lora", False, "sdpa")),
     "a residual stream in fp32": ("mamba2", Step("pure", True, "sdpa")),
-    "an output that is scaled in place": ("gemma4_text", Step("full", True, "sdpa")),
+    "an output that is scaled in place": ("gemma4_text", Step("pure", False, "sdpa")),
     "distances that each layer looks its biases up by": ("umt5", Step("full", False, "sdpa")),
     "distances of a layer that runs again": ("t5", Step("pure", True, "sdpa")),
     "what the derivative of expm1 makes": ("apertus", Step("lora", True, "sdpa")),
