@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 PYTHON = (".py", ".ipynb")
 SCRIPTS = (*SHELL, ".mk", ".just")
 MAKEFILES = ("Makefile", "makefile", "GNUmakefile", "justfile", "Justfile")
-# Keys of SkyPilot and dstack tasks, Kubernetes manifests, Docker Compose files and GitHub workflows, at their root.
+# Keys of SkyPilot and dstack tasks, Kubernetes manifests, Docker Compose files, GitHub workflows, Determined's
+# experiments, jobs of Azure ML, MosaicML and Vertex AI, at their root.
 _COMMAND_KEYS = (
     ("run", "resources"),
     ("run", "setup"),
@@ -38,6 +39,9 @@ _COMMAND_KEYS = (
     ("kind", "spec"),
     ("services",),
     ("type", "commands"),
+    ("entrypoint", "searcher"),
+    ("command", "compute"),
+    ("workerPoolSpecs",),
 )
 
 

@@ -29,7 +29,7 @@ from memlint.repository.scripts.jobs import commands_in_yaml
 from memlint.repository.scripts.makefiles import holds_recipes, recipes
 from memlint.repository.scripts.slurm import Job, job
 from memlint.repository.scripts.values import value_of
-from memlint.repository.scripts.world import World, told, visible_devices, world
+from memlint.repository.scripts.world import World, asked_for, told, visible_devices, world
 from memlint.source import load
 from memlint.source.shell.interpreter import Interpreter
 from memlint.source.shell.invocation import Invocation, Surroundings
@@ -93,9 +93,10 @@ def launches_among(
 def _placed(launch: Launch, command: Command, name: str, text: str) -> Launch:
     """The launch with its place in the file `name`, and with the card of its job."""
     launch = launch._replace(path=name, line=_line(text, command.invocation.at.start))
-    if command.job is None or not command.job.card:
+    asked = asked_for(command.invocation.wrappers, command.job)
+    if asked is None or not asked.card:
         return launch
-    return launch._replace(card=command.job.card, card_line=_line(text, command.job.card_at))
+    return launch._replace(card=asked.card, card_line=_line(text, asked.card_at))
 
 
 def _line(text: str, at: int) -> int:

@@ -1,5 +1,6 @@
 """Extracts the commands of jobs that YAML describes: SkyPilot and dstack tasks, Kubernetes jobs, Docker Compose
-services, GitHub workflows. The steps of one job are one script."""
+services, experiments of Determined, jobs of Azure ML, Vertex AI and MosaicML, GitHub workflows. The steps of one job
+are one script."""
 
 from __future__ import annotations
 
@@ -37,6 +38,7 @@ class _Around(NamedTuple):
     card: str = ""
     card_at: int = 0
     nodes: int = 1
+    gpus: int = 0
 
 
 def _in_yaml(document: Document, value: Any, path: Path, around: _Around, depth: int) -> Iterator[Part]:
@@ -53,6 +55,7 @@ def _in_yaml(document: Document, value: Any, path: Path, around: _Around, depth:
     for key in ("envs", "env", "environment"):
         own |= _environment(value.get(key))
     around = around._replace(variables=own, **_selected_card(document, value, path))
+    around = _with_machine(around, document, value, path)
     if isinstance(value.get("run"), str):
         job = _sky_job(document, value, path)
         text = exported(own | _sky_variables(job)) + block(document, (*path, "run"), value["run"])
@@ -60,12 +63,27 @@ def _in_yaml(document: Document, value: Any, path: Path, around: _Around, depth:
     words = [word for key in ("entrypoint", "command", "args") for word in _words(document, path, key, value)]
     if words:
         text = exported(own) + tuple(piece for word in words for piece in word)
-        gpus = _kubernetes_gpus(value) or _compose_gpus(value)
+        gpus = _kubernetes_gpus(value) or _compose_gpus(value) or _gpus_of_platforms(value)
         nodes = around.nodes
+        gpus = gpus or around.gpus
         yield Part(text, Job(nodes, gpus, nodes, 1, around.card, around.card_at) if gpus else None)
     for key, one in value.items():
         if isinstance(one, (dict, list)) and isinstance(key, str):
             yield from _in_yaml(document, one, (*path, key), around, depth + 1)
+
+
+def _gpus_of_platforms(value: Mapping[str, Any]) -> int:
+    """Determined's `resources: {slots_per_trial: 8}` (0.38 docs, experiment configuration), MosaicML's `compute: {gpus:
+    8}` (mcli 0.6 docs, run YAML), of one node where they are no more than eight."""
+    for section, key in (("resources", "slots_per_trial"), ("compute", "gpus")):
+        inner = value.get(section)
+        count = as_int(inner.get(key)) if isinstance(inner, dict) else None
+        if count is not None and 0 < count <= _MOST_OF_ONE_NODE:
+            return count
+    return 0
+
+
+_MOST_OF_ONE_NODE = 8
 
 
 def _with_nodes(around: _Around, value: Mapping[str, Any]) -> _Around:
@@ -97,11 +115,16 @@ def _environment(value: Any) -> dict[str, Any]:
     return {one["name"]: one.get("value") for one in pairs if one["name"].isidentifier()}
 
 
+# What stands beside a command that is one text: Docker Compose's services, RayJobs of KubeRay, experiments of
+# Determined, jobs of Azure ML and of MosaicML.
+_BESIDE_TEXT = frozenset({"image", "build", "rayClusterSpec", "searcher", "compute"})
+
+
 def _words(document: Document, path: Path, key: str, value: Mapping[str, Any]) -> list[Text]:
-    """`command: [torchrun, train.py, ...]`, each item as a quoted word with its place; a text of Docker Compose's
-    (`command: torchrun train.py`) as it is."""
+    """`command: [torchrun, train.py, ...]`, each item as a quoted word with its place; a text (`command: torchrun
+    train.py`) as it is, of files that have one."""
     items = value.get(key)
-    if isinstance(items, str) and not {"image", "build"}.isdisjoint(value):
+    if isinstance(items, str) and not _BESIDE_TEXT.isdisjoint(value):
         return [(*block(document, (*path, key), items), Piece(" "))]
     if not isinstance(items, list) or not all(isinstance(one, (str, int, float)) for one in items):
         return []
@@ -170,6 +193,30 @@ def _selected_card(document: Document, value: Mapping[str, Any], path: Path) -> 
             name = _NODE_CARDS.get(labels[label], labels[label])
             return _named_at(document, (*path, "nodeSelector", label), name)
     return {}
+
+
+# Vertex AI's names of cards (aiplatform v1, AcceleratorType), as far as a card's name is not in them.
+_VERTEX_CARDS = {
+    "NVIDIA_TESLA_A100": "A100-40GB",
+    "NVIDIA_TESLA_V100": "V100-16GB",
+    "NVIDIA_H100_MEGA_80GB": "H100-80GB",
+    "NVIDIA_H200_141GB": "H200",
+}
+
+
+def _with_machine(around: _Around, document: Document, value: Mapping[str, Any], path: Path) -> _Around:
+    """The machines that Vertex AI's pool (`machineSpec: {acceleratorType: NVIDIA_L4, acceleratorCount: 4}`,
+    `replicaCount`) or MosaicML's `compute: {gpu_type: a100_80gb}` asks for."""
+    compute, machine = value.get("compute"), value.get("machineSpec")
+    if isinstance(compute, dict) and isinstance(compute.get("gpu_type"), str):
+        return around._replace(**_named_at(document, (*path, "compute", "gpu_type"), compute["gpu_type"]))
+    count = as_int(machine.get("acceleratorCount")) if isinstance(machine, dict) else None
+    if not isinstance(machine, dict) or count is None or count <= 0:
+        return around
+    kind = str(machine.get("acceleratorType"))
+    name = _VERTEX_CARDS.get(kind, kind.removeprefix("NVIDIA_").removeprefix("TESLA_"))
+    card = _named_at(document, (*path, "machineSpec", "acceleratorType"), name)
+    return around._replace(gpus=count, nodes=as_int(value.get("replicaCount")) or 1, **card)
 
 
 def _named_at(document: Document, path: Path, name: Any) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from memlint.repository.scripts.makefiles import holds_recipes, recipes
 from memlint.repository.scripts.notebooks import commands_in_notebook
 from memlint.repository.scripts.part import Part
 from memlint.repository.scripts.start import start
-from memlint.repository.scripts.world import World, no_more_than_in_file, world
+from memlint.repository.scripts.world import World, asked_for, no_more_than_in_file, world
 from memlint.source import load
 from memlint.source.document import Document, Span
 from memlint.source.python.reader import CommandLine
@@ -318,7 +318,8 @@ class _Reader:
     def _document(self, launch: ScriptLaunch, size: World, options_of_launcher: Document | None) -> Document:
         values, given_by = arguments(launch)
         values.rename(self.repository.name)
-        started = start(launch, size, self.job, options_of_launcher, self.asks_for_gpus)
+        asked = asked_for(launch.invocation.wrappers, self.job)
+        started = start(launch, size, asked, options_of_launcher, self.asks_for_gpus)
         alone = lone_config(launch)
         sources = started.values._replace(
             files=given_by,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from memlint._record import NamedTuple
 from memlint.formats.fields import as_int
+from memlint.hardware.catalog import instance
 from memlint.repository.scripts.commands import LaunchCommand, Option, options
 from memlint.repository.scripts.slurm import Job, step
 from memlint.source.document import Document
@@ -59,7 +60,7 @@ def world(
     tasks = _tasks(wrappers, job)
     if tasks is not None:
         return tasks
-    asked = next((one for one in map(_step, wrappers) if one.gpus), job)
+    asked = asked_for(wrappers, job)
     if asked is not None and asked.gpus:
         return World(asked.gpus * max(nodes, asked.nodes if command.launcher != "python" else 1), asked.gpus)
     return UNKNOWN
@@ -249,12 +250,52 @@ def _tasks(wrappers: Sequence[tuple[Word, ...]], job: Job | None) -> World | Non
     return None
 
 
+def asked_for(wrappers: Sequence[tuple[Word, ...]], job: Job | None) -> Job | None:
+    """What the command that starts a program asks for, else what the job around it does: `srun --gres=gpu:h100:4`. Its
+    card is the job's where it names none."""
+    found = next((one for one in map(_step, wrappers) if one.gpus), job)
+    if found is None or found.card or job is None:
+        return found
+    return found._replace(card=job.card, card_at=job.card_at)
+
+
 def _step(words: tuple[Word, ...]) -> Job:
-    """What a wrapper asks Slurm or Run:ai for."""
+    """What a wrapper asks Slurm, LSF, Run:ai or Hugging Face for."""
     name = words[0].text.rpartition("/")[2]
     if name == "runai":
         return Job(nodes=1, gpus=_of_runai(words))
-    return step(word.text for word in words[1:]) if name == "srun" else Job()
+    if name == "hf":
+        found = _of_flavor(words)
+    elif name == "bsub":
+        found = _of_lsf(words)
+    else:
+        own = takewhile(lambda word: not word.text.startswith("--wrap"), words[1:])
+        found = step(word.text for word in own) if name in ("srun", "sbatch") else Job()
+    at = next((word.at for word in words if found.card and found.card in word.text and word.at is not None), None)
+    return found._replace(card_at=at.start) if at is not None else found._replace(card="")
+
+
+def _of_flavor(words: tuple[Word, ...]) -> Job:
+    """`hf jobs run --flavor a100x4`: a machine of Hugging Face's (huggingface_hub 2.4.0 _jobs_api.py, JobHardware)."""
+    flavor = _value_of(words, "--flavor")
+    machine = instance(flavor)
+    return Job(nodes=1, gpus=machine[1], card=flavor) if machine is not None else Job()
+
+
+def _of_lsf(words: tuple[Word, ...]) -> Job:
+    """`bsub -gpu "num=4:gmodel=NVIDIAA100_SXM4_80GB"` (IBM Spectrum LSF 10.1, `bsub -gpu`)."""
+    asked = re.search(r"\bnum=(\d{1,3})", _value_of(words, "-gpu"))
+    return Job(nodes=1, gpus=int(asked[1])) if asked else Job()
+
+
+def _value_of(words: tuple[Word, ...], option: str) -> str:
+    """The value of a wrapper's option; "" where it is not given."""
+    for index, word in enumerate(words):
+        if word.text == option and index + 1 < len(words):
+            return words[index + 1].text
+        if word.text.startswith(f"{option}="):
+            return word.text.partition("=")[2]
+    return ""
 
 
 def _of_runai(words: tuple[Word, ...]) -> int:

@@ -491,7 +491,7 @@ class Interpreter:
             self._other_script(found.script, found.arguments, one)
         else:
             one.arguments = found.arguments or one.arguments
-            around, self._around = self._around, (*self._around, *command.wrappers)
+            around, self._around = self._around, (*self._around, *command.wrappers, command.words)
             try:
                 self._text(found.script.pieces, one)
             finally:

@@ -1,4 +1,5 @@
-"""Programs that start another one: `srun`, `uv run`, `nohup`, `env A=B`, `docker run ... IMAGE`, `bash -c '...'`."""
+"""Programs that start another one: `srun`, `uv run`, `nohup`, `env A=B`, `docker run ... IMAGE`, `hf jobs run ...`,
+`bash -c '...'`."""
 
 from __future__ import annotations
 
@@ -43,6 +44,8 @@ _SWITCHES = {
     "nsys": frozenset(("--show-output", "--wait")),
     "tmux": frozenset(("-A", "-d", "-D", "-E", "-P", "-X", "-l", "-R", "-H", "-K", "-M")),
     "screen": frozenset(("-d", "-m", "-dm", "-D", "-L", "-U", "-dmL", "-md")),
+    "hf": frozenset(("-d", "--detach", "--dry-run", "--ssh", "-q", "--quiet", "--json")),
+    "bsub": frozenset(("-I", "-Is", "-Ip", "-K", "-x", "-H", "-r", "-B", "-N")),
     "timeout": frozenset(("--foreground", "--preserve-status", "-v")),
     "": frozenset(("-i", "-p", "-c", "-v", "-w", "--wait", "-f")),
 }
@@ -82,6 +85,10 @@ def inner(words: Sequence[Word]) -> Inner | None:
         return _found(_after_options(rest[1:], "conda"))
     if name == "uv" and second == "run":
         return _uv(rest[1:])
+    if name == "uvx" or (name == "uv" and second == "tool" and [word.text for word in rest[1:2]] == ["run"]):
+        return _found(_after_options(rest if name == "uvx" else rest[2:], "uv"))
+    if name == "bsub":
+        return _found(_after_options(rest, name))
     if name in ("conda", "mamba", "micromamba") and second == "run":
         return _found(_after_options(rest[1:], "conda"))
     if name in ("srun", "mpirun", "mpiexec"):
@@ -122,9 +129,23 @@ def _container(name: str, second: str, rest: tuple[Word, ...]) -> Inner | None:
         found = Inner(script=_joined(after), is_outside=True) if after else None
     elif name == "sbatch":
         found = _sbatch(rest)
+    elif (name, second) == ("hf", "jobs"):
+        found = _hub_job(rest[1:])
     else:
         return None
     return found._replace(is_outside=name != "sbatch") if found else None
+
+
+def _hub_job(words: Sequence[Word]) -> Inner | None:
+    """`hf jobs run --flavor a100x4 IMAGE command`, `hf jobs uv run --flavor a100-large script.py arguments`
+    (huggingface_hub 2.4.0 cli/jobs.py)."""
+    first = [word.text for word in words[:2]]
+    if first[:1] == ["run"]:
+        return _found(_after_options(words[1:], "hf")[1:])
+    if first != ["uv", "run"]:
+        return None
+    rest = _after_options(words[2:], "hf")
+    return Inner((Word(literal("python")), *rest)) if rest else None
 
 
 def _entrypoint(words: Sequence[Word]) -> Sequence[Word]:

@@ -413,9 +413,19 @@ SKY_NODES = SKY.replace("resources:", "num_nodes: 2\nresources:").replace(
 DSTACK = "type: task\nnodes: 2\nenv:\n  - HF_TOKEN\n  - B=2\ncommands:\n  - pip install trl\n  - |\n    torchrun \\\n"
 DSTACK += "      --nnodes=$DSTACK_NODES_NUM --nproc_per_node=$DSTACK_GPUS_PER_NODE \\\n"
 DSTACK += f"      train.py {FLAGS} --per_device_train_batch_size $B\nresources:\n  gpu: A100:80GB:8\n"
+RAY = "kind: RayJob\nspec:\n  rayClusterSpec: {}\n"
+RAY += f"  entrypoint: torchrun --nproc_per_node 2 train.py {FLAGS} --per_device_train_batch_size 2\n"
+DETERMINED = f"entrypoint: accelerate launch train.py {FLAGS} --per_device_train_batch_size 2\n"
+DETERMINED += "resources: {slots_per_trial: 4}\nsearcher: {name: single}\n"
+AZURE = f"command: torchrun --nproc_per_node 4 train.py {FLAGS} --per_device_train_batch_size 2\ncompute: azureml:nd\n"
+MOSAIC = f"command: accelerate launch train.py {FLAGS} --per_device_train_batch_size 2\nimage: x\n"
+MOSAIC += "compute: {gpus: 8, gpu_type: a100_80gb}\n"
 WORDS = ", ".join(f'"{word}"' for word in FLAGS.split())
 JOB = "apiVersion: batch/v1\nkind: Job\nspec:\n  containers:\n  - command: [python, train.py]\n"
 JOB += f'    args: [{WORDS}, "--per_device_train_batch_size", "2"]\n    resources: {{limits: {{nvidia.com/gpu: 8}}}}\n'
+VERTEX = "workerPoolSpecs:\n- machineSpec: {acceleratorType: NVIDIA_TESLA_A100, acceleratorCount: 2}\n"
+VERTEX += "  replicaCount: 2\n  containerSpec:\n    command: [accelerate, launch, train.py]\n"
+VERTEX += f'    args: [{WORDS}, "--per_device_train_batch_size", "2"]\n'
 COMPOSE = "services:\n  train:\n    image: x\n    environment: {B: 2}\n"
 COMPOSE += f"    command: accelerate launch train.py {FLAGS} --per_device_train_batch_size $B\n"
 COMPOSE += "    deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 4, capabilities: [gpu]}]}}}\n"
@@ -428,6 +438,8 @@ FLOW += f"    - run: python train.py {FLAGS} --per_device_train_batch_size $B\n"
 @pytest.mark.parametrize(
     ("path", "text", "gpus"),
     [
+        *(("a.yaml", RAY, 2), ("a.yaml", DETERMINED, 4), ("a.yaml", AZURE, 4), ("a.yaml", MOSAIC, 8)),
+        *(("a.yaml", VERTEX, 4), ("a.yaml", SKY_NODES, 16)),
         *(("a.yaml", SKY_NODES, 16), (".dstack.yml", DSTACK, 16), ("a.yaml", DSTACK.replace("8", "2"), 4)),
         *(("Makefile", MAKEFILE, 2), ("a.yaml", SKY, 8), ("b.yaml", JOB, 8), ("c.yml", FLOW, 0)),
         *(("compose.yaml", COMPOSE, 4), ("justfile", JUST, 3), ("Makefile", MAKEFILE.replace("\n", "\r\n"), 2)),
@@ -465,6 +477,28 @@ def test_the_card_that_a_slurm_job_asks_for(header: str, card: str | None) -> No
         assert origin.detail.startswith("the job asks for")
 
 
+HERE = f"torchrun --nproc_per_node 2 train.py {FLAGS}"
+WRAPPED = [
+    (f"srun --gres=gpu:h100:2 {HERE}", "H100-80GB", 2),
+    (f"#SBATCH --gpus=a100_80gb:8\nsrun --gpus=2 {HERE}", "A100-80GB", 2),
+    (f"sbatch --gres=gpu:a100_80gb:2 --wrap '{HERE}'", "A100-80GB", 2),
+    (f"sbatch --gres=gpu:a100_80gb:2 --wrap='{HERE}'", "A100-80GB", 2),
+    (f"hf jobs run --flavor a100x4 --detach image {HERE}", "A100-80GB", 2),
+    (f"hf jobs uv run --flavor h200 -s HF_TOKEN train.py {FLAGS}", "H200", 1),
+    (f"hf jobs uv run --flavor a10g-largex2 --with trl https://a.b/train.py {FLAGS}", "A10G", 2),
+    (f'bsub -gpu "num=4" -q gpu accelerate launch train.py {FLAGS}', None, 4),
+    (f"uvx --from trl trl sft {FLAGS} --num_processes 2", None, 2),
+    (f"uv tool run trl sft {FLAGS} --num_processes 2", None, 2),
+]
+
+
+@pytest.mark.parametrize(("command", "card", "gpus"), WRAPPED)
+def test_the_machine_that_a_command_asks_for(command: str, card: str | None, gpus: int) -> None:
+    run = analysed(f"{command} --per_device_train_batch_size 2\n" if "'" not in command else command).runs[0]
+    assert (run.hardware.gpu.name if run.hardware.gpu else None) == card
+    assert run.parallelism.world_size == gpus
+
+
 def test_a_job_that_names_no_size_is_judged_by_the_largest_card_and_says_so() -> None:
     run = analysed(f"#SBATCH --gpus=v100:2\ntorchrun --nproc_per_node 2 train.py {FLAGS}").runs[0]
     assert run.origins["hardware.gpu"].detail == "the job asks for `v100`, which may also be V100-16GB"
@@ -479,6 +513,11 @@ IN_YAML = [
     (DSTACK.replace("A100:80GB:8", "{name: H100, count: 8}"), "H100-80GB"),
     (DSTACK.replace("A100:80GB:8", "24GB:2"), None),
     (DSTACK.replace("A100:80GB:8", "A100,H100:8"), None),
+    (MOSAIC, "A100-80GB"),
+    (VERTEX, "A100-40GB"),
+    (VERTEX.replace("TESLA_A100", "H100_80GB"), "H100-80GB"),
+    (VERTEX.replace("TESLA_A100", "H200_141GB"), "H200"),
+    (DETERMINED, None),
     (JOB, None),
     (POD % "nvidia-h100-80gb", "H100-80GB"),
     (POD % "nvidia-tesla-a100", "A100-40GB"),
