@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 
 from memlint.question.answer import Answer
@@ -63,7 +64,7 @@ def _ways_out(found: Answer, written: Sequence[str]) -> Iterator[str]:
     place = _config(found.files, written) if written else f"FOLDER/{found.files.main}"
     cards = f" --gpus {question.gpus}" if question.gpus else ""
     first = "" if written else "--write-config FOLDER, then "
-    yield f"  what makes it fit: {first}memlint plan {place} --gpu {question.gpu}{cards}"
+    yield f"  what makes it fit: {first}memlint plan {shlex.quote(place)} --gpu {shlex.quote(question.gpu)}{cards}"
 
 
 def _start(files: QuestionFiles, written: Sequence[str]) -> str:

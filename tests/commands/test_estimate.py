@@ -226,6 +226,8 @@ def test_a_question_over_its_card_names_the_command_for_ways_out(tmp_path: Path)
     assert f"  what makes it fit: --write-config FOLDER, then memlint plan FOLDER/train.yaml {cards}" in unwritten
     assert f"  what makes it fit: memlint plan a.yaml {cards}" in named
     assert f"  what makes it fit: memlint plan runs/train.yaml {cards}" in below
+    spaced = memlint(tmp_path, *ask[:7], "--gpu", "RTX 4090").out  # a command to paste
+    assert "memlint plan FOLDER/train.yaml --gpu 'RTX 4090'\n" in spaced
     small = memlint(tmp_path, "estimate", "--model", "phi-2", "--method", "lora", "--gpu", "A100-80GB").out
     assert "what makes it fit" not in small
 
