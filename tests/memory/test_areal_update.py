@@ -20,6 +20,7 @@ CASES: list[dict[str, Any]] = [json.loads(line) for line in FILE.read_text(encod
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_update_is_the_simulated_one(case: dict[str, Any]) -> None:
     said = predicted(case)
+    assert case["result"]
     for phase, size in case["result"].items():
         assert said[phase] == pytest.approx(size, rel=0.001)
 

@@ -87,6 +87,9 @@ def test_an_eager_layer_keeps_an_images_scores_twice() -> None:
     assert eager - sdpa == pytest.approx(kept - 4 * 2 * 1024 * 4 * HEADS, rel=0.001)
 
 
+# Its forward reads `image_outputs` of what its language model returns, which has none (transformers 5.24.0
+# models/llama4/modeling_llama4.py:1318); up to 5.23 the steps were within 8 %.
+FAILS_IN_5_24 = pytest.mark.xfail(raises=AttributeError, strict=True)
 CASES = [
     ("llava", Step("full", False, "sdpa"), 1.03),
     ("llava", Step("lora", True, "sdpa"), 1.03),
@@ -98,8 +101,8 @@ CASES = [
     ("qwen2_5_vl", Step("full", False, "eager"), 1.03),
     ("qwen2_5_vl", Step("lora", False, "sdpa"), 1.03),
     ("qwen3_vl", Step("full", True, "sdpa"), 1.05),
-    ("llama4", Step("full", False, "sdpa"), 1.08),
-    ("llama4", Step("lora", False, "eager"), 1.08),
+    pytest.param("llama4", Step("full", False, "sdpa"), 1.08, marks=FAILS_IN_5_24),
+    pytest.param("llama4", Step("lora", False, "eager"), 1.08, marks=FAILS_IN_5_24),
     ("gemma4", Step("lora", True, "sdpa"), 1.6),
     ("gemma4", Step("pure", False, "eager"), 1.6),
     ("idefics3", Step("full", False, "eager"), 1.001),
