@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlint import hardware
+from memlint.hardware import catalog
 
 GIB = 1 << 30
 DATA = Path(hardware.__file__).parent
@@ -130,3 +131,9 @@ def test_any_text(text: str) -> None:
     assert gpu is None or gpu.usable_bytes > 0
     assert len(hardware.suggestions(text)) <= 8
     hardware.instance(text)
+
+
+def test_no_machine_has_the_name_of_a_card() -> None:
+    """`--gpu H200` would say how many there are."""
+    assert catalog.machines()
+    assert [name for name in catalog.machines() if catalog.find(name) is not None] == []

@@ -8,7 +8,7 @@ from itertools import pairwise, takewhile
 
 from memlint._record import NamedTuple
 from memlint.formats.fields import as_int
-from memlint.hardware.catalog import instance
+from memlint.hardware.catalog import find, instance
 from memlint.repository.scripts.commands import LaunchCommand, Option, options
 from memlint.repository.scripts.slurm import Job, step
 from memlint.source.document import Document
@@ -276,10 +276,13 @@ def _step(words: tuple[Word, ...]) -> Job:
 
 
 def _of_flavor(words: tuple[Word, ...]) -> Job:
-    """`hf jobs run --flavor a100x4`: a machine of Hugging Face's (huggingface_hub 2.4.0 _jobs_api.py, JobHardware)."""
+    """`hf jobs run --flavor a100x4`: a machine of Hugging Face's, or a card's name for one of it (huggingface_hub 2.4.0
+    _jobs_api.py, JobHardware)."""
     flavor = _value_of(words, "--flavor")
     machine = instance(flavor)
-    return Job(nodes=1, gpus=machine[1], card=flavor) if machine is not None else Job()
+    if machine is not None:
+        return Job(nodes=1, gpus=machine[1], card=flavor)
+    return Job(nodes=1, gpus=1, card=flavor) if find(flavor) is not None else Job()
 
 
 def _of_lsf(words: tuple[Word, ...]) -> Job:
