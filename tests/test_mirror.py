@@ -332,7 +332,7 @@ COVERED = {
         "repository.programs",
         *("repository.scripts.commands", "repository.scripts.definitions", "repository.scripts.document"),
         *("repository.scripts.jobs", "repository.scripts.makefiles", "repository.scripts.notebooks"),
-        "repository.scripts.dstack",
+        *("repository.scripts.dstack", "repository.scripts.part"),
         *("repository.scripts.evaluation", "repository.scripts.launch_file"),
         *("repository.scripts.read", "repository.scripts.arguments", "repository.scripts.files"),
         "repository.scripts.start",

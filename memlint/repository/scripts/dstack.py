@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from memlint.repository.scripts.part import Part, block, exported
+from memlint.repository.scripts.part import Part, block, exported, named_at
 from memlint.repository.scripts.slurm import Job
 from memlint.source.document import Document
 from memlint.source.shell.text import literal
@@ -25,7 +25,7 @@ def commands_of_task(document: Document) -> Part:
     task = document.value
     nodes = task.get("nodes") if isinstance(task.get("nodes"), int) else 1
     card, each = _gpus(task.get("resources"))
-    job = Job(nodes, each, nodes, 1, card, _place(document, card)) if each else None
+    job = Job(nodes, each, nodes, 1, **named_at(document, ("resources", "gpu"), card)) if each else None
     told: dict[str, Any] = {}
     if each:
         told = {"DSTACK_NODES_NUM": nodes, "DSTACK_GPUS_PER_NODE": each, "DSTACK_GPUS_NUM": nodes * each}
@@ -53,11 +53,6 @@ def _gpus(resources: Any) -> tuple[str, int]:
     memory = next((word for word in words if _MEMORY.fullmatch(word)), "")
     card = "" if len(names) != 1 or "," in names[0] else f"{names[0]}-{memory}" if memory else names[0]
     return card, 0 if is_open else int(numbers[-1]) if numbers else 1
-
-
-def _place(document: Document, card: str) -> int:
-    path = ("resources", "gpu")
-    return document.places[path].value.start if card and path in document.places else 0
 
 
 def _environment(value: Any) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from memlint._record import NamedTuple
 from memlint.formats.fields import as_int
 from memlint.hardware.catalog import instance
 from memlint.repository.scripts import dstack
-from memlint.repository.scripts.part import MOST_PARTS, Part, block, exported
+from memlint.repository.scripts.part import MOST_PARTS, Part, block, exported, named_at
 from memlint.repository.scripts.slurm import Job
 from memlint.source.document import Document, Path
 from memlint.source.shell.text import Piece, Text, Where
@@ -163,7 +163,7 @@ def _sky_job(document: Document, value: Mapping[str, Any], path: Path) -> Job | 
         return None
     nodes = value.get("num_nodes")
     nodes = nodes if isinstance(nodes, int) and nodes > 0 else 1
-    card = _named_at(document, (*path, "resources", key), _SKY_CARDS.get(found[1], found[1]))
+    card = named_at(document, (*path, "resources", key), _SKY_CARDS.get(found[1], found[1]))
     return Job(nodes, machine[1] if machine is not None else int(found[2] or 1), nodes, 1, **card)
 
 
@@ -191,7 +191,7 @@ def _selected_card(document: Document, value: Mapping[str, Any], path: Path) -> 
     for label in _NODE_LABELS:
         if isinstance(labels.get(label), str):
             name = _NODE_CARDS.get(labels[label], labels[label])
-            return _named_at(document, (*path, "nodeSelector", label), name)
+            return named_at(document, (*path, "nodeSelector", label), name)
     return {}
 
 
@@ -209,20 +209,14 @@ def _with_machine(around: _Around, document: Document, value: Mapping[str, Any],
     `replicaCount`) or MosaicML's `compute: {gpu_type: a100_80gb}` asks for."""
     compute, machine = value.get("compute"), value.get("machineSpec")
     if isinstance(compute, dict) and isinstance(compute.get("gpu_type"), str):
-        return around._replace(**_named_at(document, (*path, "compute", "gpu_type"), compute["gpu_type"]))
+        return around._replace(**named_at(document, (*path, "compute", "gpu_type"), compute["gpu_type"]))
     count = as_int(machine.get("acceleratorCount")) if isinstance(machine, dict) else None
     if not isinstance(machine, dict) or count is None or count <= 0:
         return around
     kind = str(machine.get("acceleratorType"))
     name = _VERTEX_CARDS.get(kind, kind.removeprefix("NVIDIA_").removeprefix("TESLA_"))
-    card = _named_at(document, (*path, "machineSpec", "acceleratorType"), name)
+    card = named_at(document, (*path, "machineSpec", "acceleratorType"), name)
     return around._replace(gpus=count, nodes=as_int(value.get("replicaCount")) or 1, **card)
-
-
-def _named_at(document: Document, path: Path, name: Any) -> dict[str, Any]:
-    if not isinstance(name, str) or path not in document.places:
-        return {}
-    return {"card": name, "card_at": document.places[path].value.start}
 
 
 def _kubernetes_gpus(value: Mapping[str, Any]) -> int:

@@ -49,3 +49,10 @@ def block(document: Document, path: Path, value: str) -> Text:
         ]
         position = at + len(body)
     return tuple(piece for piece in found if piece.text)
+
+
+def named_at(document: Document, path: Path, name: Any) -> dict[str, Any]:
+    """The card that a job names at `path` of its file, as fields of a `Job`."""
+    if not isinstance(name, str) or path not in document.places:
+        return {}
+    return {"card": name, "card_at": document.places[path].value.start}
