@@ -77,7 +77,7 @@ def checklist(search: PlanSearch) -> tuple[Tried, ...]:
 def _with_strongest(search: PlanSearch, done: tuple[ProposedChange, ...], group: str) -> Plan | None:
     """The plan with the weakest change of the group where it makes the run fit, else with the strongest. None where
     there is none, or nothing is known of the run after it."""
-    options = [step for step in search.steps(done) if step.group == group]
+    options = search.steps_of(group, done)
     plans = [search.plan((*done, step)) for step in (options[:1] + options[-1:] if options else ())]
     known = [plan for plan in plans if plan.estimate.device_high_bytes is not None]
     return next((plan for plan in known if search.fits(plan)), known[-1] if known else None)

@@ -94,8 +94,8 @@ def _needed(search: PlanSearch, least: int) -> Steps:
 def _of_group(group: str) -> Options:
     """The weakest and the strongest change of a group of the planner's."""
 
-    def options(search: PlanSearch, chosen: Steps) -> list[ProposedChange]:
-        found = [step for step in search.steps(chosen) if step.group == group]
+    def options(search: PlanSearch, chosen: Steps) -> Steps:
+        found = search.steps_of(group, chosen)
         return found[:1] + found[1:][-1:]
 
     return options

@@ -96,15 +96,24 @@ class PlanSearch:
     def steps(self, chosen: Steps) -> Steps:
         """The changes of other groups that can be tried after `chosen` and that the format can write, in the order of
         their moves."""
+        return tuple(step for step in self.priced(chosen) if self.can_write(chosen, step))
+
+    def steps_of(self, group: str, chosen: Steps) -> Steps:
+        """Those of `steps` that are of one group. Only of these it is asked whether the format can write them."""
+        return tuple(step for step in self.priced(chosen) if step.group == group and self.can_write(chosen, step))
+
+    def priced(self, chosen: Steps) -> Steps:
+        """The changes of other groups that can be tried after `chosen`, whether or not the format can write them."""
         key = _titles(chosen)
         if key not in self._steps:
             changed, done = self.changed(chosen), {step.group for step in chosen}
             others = (step for step in self._proposed(chosen) if step.group not in done)
-            self._steps[key] = tuple(self._priced(changed, step) for step in others if self._allows(chosen, step))
+            self._steps[key] = tuple(self._priced(changed, step) for step in others)
             self._answers.see(self._steps[key])
         return self._steps[key]
 
-    def _allows(self, chosen: Steps, step: ProposedChange) -> bool:
+    def can_write(self, chosen: Steps, step: ProposedChange) -> bool:
+        """Whether the format can write a change after `chosen`, and nobody refuses it."""
         if step.title in self._hooks.banned:
             return False
         if self._hooks.express is None:
@@ -175,11 +184,12 @@ class PlanSearch:
     def possible(self, chosen: Steps) -> Steps:
         """`chosen` less the changes that are only there beside others: checkpoints in host memory want checkpoints. One
         that only says more beside others (another optimizer, where one of them names it) stays without that."""
-        first = _titles(self.steps(()))
+        first = _titles(self.priced(()))
         for step in chosen:
             others = tuple(other for other in chosen if other is not step)
-            if step.title not in first and all(step.title != one.title for one in self._proposed(others)):
-                less = (one for one in self.steps(others) if _says_less(one, step))
+            is_there_alone = step.title in first and self.can_write((), step)
+            if not is_there_alone and all(step.title != one.title for one in self._proposed(others)):
+                less = (one for one in self.steps_of(step.group, others) if one.changes.items() <= step.changes.items())
                 return self.possible((*others, *islice(less, 1)))
         return chosen
 
@@ -189,11 +199,6 @@ class PlanSearch:
         if key not in self._moves:
             self._moves[key] = steps(self.changed(chosen))
         return self._moves[key]
-
-
-def _says_less(step: ProposedChange, other: ProposedChange) -> bool:
-    """Whether a change of the same group makes some of the other's changes and no more."""
-    return step.group == other.group and step.changes.items() <= other.changes.items()
 
 
 def _titles(chosen: Iterable[ProposedChange]) -> frozenset[str]:

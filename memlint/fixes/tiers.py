@@ -49,7 +49,7 @@ def plan_of_tier(search: PlanSearch, quality: str, order: Order, without: str = 
 
 def _plan_of_whole_batch(search: PlanSearch, quality: str, order: Order, without: str) -> Plan | None:
     """A plan with the whole batch at once in place of smaller micro batches, where nothing else keeps the result."""
-    if quality != QUALITIES[0] or all(step.group != WHOLE_BATCH for step in search.steps(())):
+    if quality != QUALITIES[0] or not search.steps_of(WHOLE_BATCH, ()):
         return None
     return _plan_of(search, strongest(search, quality, (without,), whole_batch=True), quality, order)
 
@@ -82,7 +82,7 @@ def _with_cheaper_dearest(
     if about(dearest).price.speed <= _WORTH_ANOTHER_SEARCH or dearest.group in GRADED_GROUPS:
         return None
     others = tuple(step for step in changes if step.group != dearest.group)
-    same = (one for one in search.steps(others) if one.group == dearest.group and _is_within(one, quality))
+    same = (one for one in search.steps_of(dearest.group, others) if _is_within(one, quality))
     group = [one for one in same if host or not _shards_on_host(one)]
     for rival in _cheaper(group, dearest, order)[:_RIVALS_TRIED]:
         if search.is_enough(search.possible((*others, rival))):
@@ -98,7 +98,7 @@ def _least_of_the_risky(search: PlanSearch, changes: Steps) -> Steps:
         if step.group not in GRADED_GROUPS or step.price.quality != QUALITIES[-1]:
             continue
         others = tuple(other for other in changes if other is not step)
-        weaker = [one for one in search.steps(others) if one.group == step.group]
+        weaker = search.steps_of(step.group, others)
         weaker = weaker[: next((at for at, one in enumerate(weaker) if one.title == step.title), 0)]
         at = bisect_left(weaker, True, key=lambda one: search.is_enough(search.possible((*others, one))))
         changes = (*others, weaker[at]) if at < len(weaker) else changes
@@ -133,15 +133,15 @@ def strongest(
     for number in range(_ROUNDS):
         used = {*without, "batch" if whole_batch else WHOLE_BATCH, *(step.group for step in chosen)}
         found: dict[str, ProposedChange] = {}
-        for step in search.steps(chosen):
-            if not host and _shards_on_host(step):
+        for step in reversed(search.priced(chosen)):  # the last of a group is the strongest
+            if step.group in used or not _is_within(step, quality) or (not host and _shards_on_host(step)):
                 continue
             opens = number > 1 or (step.group not in _BY_LENGTH if number else step.group in STRUCTURE)
-            if step.group not in used and _is_within(step, quality) and opens:
-                found[step.group] = step  # the last of a group is the strongest
+            if opens and step.group not in found and search.can_write(chosen, step):
+                found[step.group] = step
         if not found and number > 1:
             break
-        chosen = (*chosen, *found.values())
+        chosen = (*chosen, *reversed(found.values()))
     return chosen
 
 
@@ -185,7 +185,7 @@ def _with_weaker(search: PlanSearch, plan: Plan, quality: str, order: Order, hos
     """The plan with each change replaced by the cheapest of its group with which the run still fits."""
     for step in plan.steps:
         others = tuple(other for other in plan.steps if other is not step)
-        same = (one for one in search.steps(others) if one.group == step.group and _is_within(one, quality))
+        same = (one for one in search.steps_of(step.group, others) if _is_within(one, quality))
         group = [one for one in same if host or not _shards_on_host(one)]
         found = _first_that_fits(search, plan, step, _cheaper(group, step, order))
         if found is not None:

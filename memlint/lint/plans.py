@@ -190,12 +190,13 @@ def _largest(run: Run, field: str, start: int, search: SearchHooks, most: int = 
 def _cards(run: Run, estimate: Estimate, hooks: SearchHooks, most: int) -> dict[str, Any]:
     found = goals.fewest_cards(run, estimate, hooks, most)
     changes = [step.title for step in found.plan.steps] if isinstance(found.plan, Plan) else []
-    beside_engine = run.rollout.generator == "vllm"  # which has cards of its own
+    critic = run.method.value_model
     return {
         "as_it_is": found.as_it_is,
         "with_changes": found.cards,
         "changes": changes,
-        "beside_engine": beside_engine,
+        "beside_engine": run.rollout.generator == "vllm",  # which has cards of its own
+        "beside_critic": critic.gpus if critic is not None else 0,
     }
 
 

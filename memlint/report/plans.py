@@ -67,7 +67,10 @@ def _largest_lines(row: dict[str, Any]) -> Iterator[str]:
 def _card_lines(row: dict[str, Any]) -> Iterator[str]:
     if "cards" in row:
         found = row["cards"]
-        beside = ", beside the inference engine's own" if found["beside_engine"] else ""
+        engine = "the inference engine's own" if found["beside_engine"] else ""
+        critic = f"the critic's {found['beside_critic']}" if found["beside_critic"] else ""
+        others = " and ".join(filter(None, (engine, critic)))
+        beside = f", beside {others}" if others else ""
         yield f"  fewest of these cards as it is{beside}: {found['as_it_is'] or 'none is enough'}"
         changes = f" ({'; '.join(found['changes'])})" if found["changes"] else ""
         yield f"  fewest without a risk for the result: {found['with_changes'] or 'none is enough'}{changes}"

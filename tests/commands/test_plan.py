@@ -130,12 +130,17 @@ def test_the_fewest_cards_are_told(folder: Path) -> None:
           if "of these cards" not in one["title"]]  # fmt: skip
 
 
-def test_the_fewest_cards_of_a_policy_are_not_those_of_its_engine(tmp_path: Path) -> None:
+def test_the_fewest_cards_of_a_policy_are_not_those_of_its_engine_and_critic(tmp_path: Path) -> None:
     options = "--actor.num_gpus_per_node 2 --actor.num_nodes 1 --actor.model_name_or_path Qwen/Qwen3-0.6B"
     options += " --vllm.num_engines 2 --prompt_data d --max_new_tokens 512 --prompt_max_len 512"
-    write(tmp_path, {"run.sh": f"python3 -m openrlhf.cli.train_ppo_ray {options}\n"})
-    shown = memlint(tmp_path, "plan", "run.sh", "--goal", "cards", "--gpu", "A100-80GB", "--isolated").out
-    assert "  fewest of these cards as it is, beside the inference engine's own: " in shown
+    engine = "the inference engine's own"
+    for critic, beside in (
+        ("--algo.advantage.estimator rloo", engine),
+        ("--critic.num_gpus_per_node 3 --critic.num_nodes 1", f"{engine} and the critic's 3"),
+    ):
+        write(tmp_path, {"run.sh": f"python3 -m openrlhf.cli.train_ppo_ray {options} {critic}\n"})
+        shown = memlint(tmp_path, "plan", "run.sh", "--goal", "cards", "--gpu", "A100-80GB", "--isolated").out
+        assert f"  fewest of these cards as it is, beside {beside}: " in shown
 
 
 def test_the_checklist_ends_with_what_fits(folder: Path) -> None:

@@ -159,6 +159,18 @@ def test_whether_it_can_be_written_is_asked_once_of_changes_that_differ_in_degre
     assert asked.count(tuple(batches[0].changes)) == 1
 
 
+def test_whether_it_can_be_written_is_asked_of_changes_that_a_plan_may_have() -> None:
+    asked: list[str] = []
+
+    def express(run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...]:
+        asked.extend(changes)
+        return ()
+
+    assert riskless(FULL, toy(33.5).estimate(FULL), toy(33.5)._replace(express=express)) is not None
+    assert "attention.implementation" in asked
+    assert not {"method.kind", "sequence.length", "precision.trainable_dtype"} & set(asked)
+
+
 def test_after_a_change_no_other_of_its_group_is_tried() -> None:
     search = PlanSearch(FULL, toy(1).estimate(FULL))
     smaller = next(one for one in search.steps(()) if one.group == "batch")
