@@ -84,6 +84,8 @@ def _in_its_file(document: Document, edit: Edit) -> Edit:
     that reads no arguments. A new key goes there too if the command gives nothing but the config's name."""
     if document.start is None or not edit.pointer or edit.path != document.path:
         return edit
+    if document.start.values.loading_call is not None and edit.pointer == ("torch_dtype",):
+        return edit._replace(pointer=("dtype",))  # the reader's name for both arguments of `from_pretrained`
     file = document.start.values.file_of(str(edit.pointer[0]))
     if file is None and document.start.accepted.has_none and not is_of_launcher(document, edit.pointer):
         file = _in_program(document)

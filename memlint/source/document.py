@@ -187,6 +187,7 @@ class ValueSources(NamedTuple):
     # Path of a value that comes from a variable -> the place of the assignment. In Python also the empty path -> the
     # call that takes the arguments.
     sources: Mapping[Path, tuple[int, int]] = {}
+    loading_call: tuple[int, int] | None = None  # in Python: the call of `from_pretrained` that loads the model
     written_at: Mapping[str, str] = {}  # in Python: key that is not computed -> its place, "configs/sft.yaml:12"
     # In Python: key whose value stands in another file than the document's -> that file, and the value's place in it.
     elsewhere: Mapping[str, tuple[str, Span]] = {}

@@ -178,3 +178,53 @@ def test_a_comment_behind_the_last_argument_keeps_its_place_in_a_notebook() -> N
     before = document(notebook(HEAD + "Trainer(model='gpt2', args=TrainingArguments('o'  # out\n))\n"), "/a.ipynb")
     with pytest.raises(CannotEdit):
         patches(before, (Edit(before.path, ("bf16",), "set", True),))
+
+
+LOADS = """import torch
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained({})
+Trainer(model, TrainingArguments("o"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "key", "value", "new"),
+    [
+        ('"gpt2"', "dtype", "bfloat16", '"gpt2", torch_dtype=torch.bfloat16'),
+        ('\n    "gpt2",\n', "dtype", "bfloat16", '\n    "gpt2",\n    torch_dtype=torch.bfloat16,\n'),
+        ('"gpt2", torch_dtype=torch.float32', "dtype", "bfloat16", '"gpt2", torch_dtype=torch.bfloat16'),
+        ('"gpt2", dtype = torch.float', "dtype", "float16", '"gpt2", dtype = torch.float16'),
+        ('"gpt2", dtype="float32"', "dtype", "bfloat16", '"gpt2", dtype="bfloat16"'),
+        ('"gpt2"', "attn_implementation", "sdpa", '"gpt2", attn_implementation="sdpa"'),
+    ],
+)
+def test_the_call_that_loads_the_model_changes(old: str, key: str, value: object, new: str) -> None:
+    assert edited(LOADS.format(old), key, value) == LOADS.format(new)
+
+
+def test_a_dtype_is_added_where_torch_is_imported_alone() -> None:
+    before = document(LOADS.format('"gpt2"').replace("import torch\n", ""))
+    with pytest.raises(CannotEdit, match="does not import torch"):
+        patches(before, (Edit(before.path, ("dtype",), "set", "bfloat16"),))
+
+
+def test_a_call_whose_arguments_are_not_all_seen_gets_none() -> None:
+    before = document("options = dict(open('x'))\n" + LOADS.format('"gpt2", **options'))
+    with pytest.raises(CannotEdit):
+        patches(before, (Edit(before.path, ("dtype",), "set", "bfloat16"),))
+
+
+NAMED = 'from trl import SFTConfig, SFTTrainer\nSFTTrainer(model="gpt2", args=SFTConfig({}))\n'
+
+
+def test_a_model_that_trl_loads_by_its_name_gets_its_dtype_from_the_training_arguments() -> None:
+    code = NAMED.format('output_dir="o"')
+    changed = NAMED.format('output_dir="o", model_init_kwargs={"dtype": "bfloat16"}')
+    assert edited(code, "dtype", "bfloat16") == changed
+    assert edited(changed, "dtype", "float16") == changed.replace("bfloat16", "float16")
+
+
+def test_other_arguments_of_a_named_model_are_kept() -> None:
+    before = document(NAMED.format('output_dir="o", model_init_kwargs={"attn_implementation": "sdpa"}'))
+    with pytest.raises(CannotEdit, match="model_init_kwargs"):
+        patches(before, (Edit(before.path, ("dtype",), "set", "bfloat16"),))

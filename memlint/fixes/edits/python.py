@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from typing import Any
 
 import memlint.fixes.edits.json as json_edits
@@ -24,6 +25,10 @@ from memlint.source.scalars import same
 from memlint.source.suffixes import SHELL
 
 _CHECKPOINTING = "gradient_checkpointing"
+_DTYPE = ("dtype",)
+_OF_LOADING = frozenset({"dtype", "attn_implementation"})  # keys of the call that loads the model
+_IMPORTS_TORCH = re.compile(r"^import torch$", re.MULTILINE)
+_GIVEN_DTYPE = re.compile(r"\b(?:torch_)?dtype\s*=\s*(torch\.\w+)(?=\s*[,)])")
 
 
 def place(document: Document, edit: Edit) -> Patch:
@@ -34,6 +39,8 @@ def place(document: Document, edit: Edit) -> Patch:
         return _at_declared_key(document, edit, document.start.accepted.names[str(edit.pointer[0])])
     if edit.pointer not in document.places:
         return _added(document, edit)
+    if edit.pointer == _DTYPE:
+        return _dtype_in_call(document, edit)
     span = document.places[edit.pointer].value
     if document.path.endswith((".py", ".ipynb")):
         return _literal(document, edit, span)
@@ -54,6 +61,15 @@ def _literal(document: Document, edit: Edit, span: Span) -> Patch:
         raise CannotEdit("what stands there is not the value itself")
     text = _written(edit.value, code)
     return Patch(edit.path, span.start, span.end, _to_json(text) if is_notebook else text)
+
+
+def _dtype_in_call(document: Document, edit: Edit) -> Patch:
+    """The dtype that the call of `from_pretrained` gives as torch's: `torch_dtype=torch.float32`."""
+    call = document.start.values.loading_call if document.start is not None else None
+    given = list(_GIVEN_DTYPE.finditer(document.text, *call)) if call is not None else []
+    if len(given) == 1:
+        return Patch(edit.path, *given[0].span(1), f"torch.{edit.value}")
+    return _literal(document, edit, document.places[edit.pointer].value)
 
 
 def _said_elsewhere(document: Document, edit: Edit) -> str:
@@ -130,23 +146,57 @@ def _added(document: Document, edit: Edit) -> Patch:
     if len(edit.pointer) > 1 and edit.pointer[:-1] in document.places:
         return _added_key(document, edit, document.places[edit.pointer[:-1]].value)
     start = document.start
+    if key in _OF_LOADING and start is not None and start.values.loading_call is not None:
+        argument = _of_loading_call(document, edit)
+        return _added_argument(document, edit.path, start.values.loading_call, argument)
     if len(edit.pointer) != 1 or start is None or () not in start.values.sources:
         raise CannotEdit(_taken_elsewhere(document))
-    if key not in start.accepted.accepts:
-        raise CannotEdit(f"the training arguments have no `{key}`")
     first, last = start.values.sources[()]
+    if key not in start.accepted.accepts:
+        argument = _of_named_model(document, edit, document.text[first:last])
+        return _added_argument(document, edit.path, (first, last), argument)
+    if key == "deepspeed" and document.path.endswith(".ipynb"):
+        raise CannotEdit("a launcher starts DeepSpeed, and a notebook has none")
+    return _added_argument(
+        document, edit.path, (first, last), f"{key}={_written(edit.value, document.text[first:last])}"
+    )
+
+
+def _of_loading_call(document: Document, edit: Edit) -> str:
+    """A new argument of `from_pretrained`. It takes `torch_dtype` in every release, `dtype` since 4.56 (transformers
+    5.24 modeling_utils.py, from_pretrained)."""
+    if edit.pointer != _DTYPE:
+        return f"{edit.pointer[0]}={_written(edit.value, document.text)}"
+    if _IMPORTS_TORCH.search(document.text) is None:
+        raise CannotEdit("the script does not import torch, whose dtypes `from_pretrained` takes")
+    return f"torch_dtype=torch.{edit.value}"
+
+
+def _of_named_model(document: Document, edit: Edit, call: str) -> str:
+    """A new argument of the training arguments for a model that TRL loads by its name. It takes dtypes as words (trl
+    0.19.0 trainer/grpo_trainer.py and 0.27.0 trainer/utils.py, create_model_from_path)."""
+    key = edit.pointer[0]
+    start = document.start
+    is_named = start is not None and not start.program.loads_model and "model_init_kwargs" in start.accepted.accepts
+    if key not in _OF_LOADING or not is_named:
+        raise CannotEdit(f"the training arguments have no `{key}`")
+    if "model_init_kwargs" in call:
+        raise CannotEdit(f"`model_init_kwargs` of the training arguments is to say `{key}`")
+    return f"model_init_kwargs={_written({key: edit.value}, call)}"
+
+
+def _added_argument(document: Document, path: str, call: tuple[int, int], argument: str) -> Patch:
+    """`argument` at the end of the call at these characters."""
+    first, last = call
     text = document.text
     if text[last - 1 : last] != ")":
         raise CannotEdit("the call does not end with a bracket")
     if document.path.endswith(".ipynb"):
-        if key == "deepspeed":
-            raise CannotEdit("a launcher starts DeepSpeed, and a notebook has none")
-        return _added_in_cell(document, edit, last - 1)
+        return _added_in_cell(document, path, last - 1, argument)
     end = _before_comments(text, first, trimmed(text, first, last - 1))
-    argument = f"{key}={_written(edit.value, text[first:end])}"
     if _has_comment(text, end):
         raise CannotEdit("a comment stands behind the last argument")
-    return Patch(edit.path, end, end, _beside(document, first, end, argument, ",("))
+    return Patch(path, end, end, _beside(document, first, end, argument, ",("))
 
 
 def _added_key(document: Document, edit: Edit, span: Span) -> Patch:
@@ -176,14 +226,14 @@ def _taken_elsewhere(document: Document) -> str:
     return f"the command in {command} gives the arguments" if command else "no call in this file takes it"
 
 
-def _added_in_cell(document: Document, edit: Edit, bracket: int) -> Patch:
+def _added_in_cell(document: Document, path: str, bracket: int, argument: str) -> Patch:
     """A new argument right before the bracket that ends the call, in that line's string of the notebook's JSON."""
     book = notebook.read(load(document.text.encode("utf-8", "surrogatepass"), document.path, syntax="json")[0])
     before = "" if isinstance(book, Problem) else book.code_before(bracket).rstrip()
     if not before or "#" in before.rpartition("\n")[2]:
         raise CannotEdit("a comment stands behind the last argument")
     lead = {"(": "", ",": " "}.get(before[-1], ", ")
-    return Patch(edit.path, bracket, bracket, _to_json(f"{lead}{edit.pointer[0]}={_written(edit.value, '')}"))
+    return Patch(path, bracket, bracket, _to_json(f"{lead}{argument}"))
 
 
 def _before_comments(text: str, first: int, end: int) -> int:

@@ -438,9 +438,11 @@ def document_of(
     for one in run.program.refused:
         placed.mark((one.called, one.name), one.at if one.path == home else None)
     call = run.arguments_call if home == path and is_here else None
+    loading = run.loading_call.span if run.loading_call is not None and run.loading_call.path == home else None
     sources = ValueSources(
         placed.unknown,
         {(): (call.start, call.end)} if call is not None else {},
+        (loading.start, loading.end) if loading is not None else None,
         dict(_written_at(run, repository)),
         elsewhere=dict(_elsewhere(run, home, repository)),
         in_other_file=dict(_in_other_file(run, line, home)),

@@ -10,8 +10,8 @@ from memlint.source.document import Problem, Span
 from memlint.source.lines import Lines, span_at
 
 MAX_CHARACTERS = 1_000_000
-# The syntax trees of 2 M characters take about 78 MiB (CPython 3.11). Programs that import more than is kept parse it all
-# again each time, so this is what large research repositories hold.
+# The syntax trees of 2 M characters take about 78 MiB (CPython 3.11). Programs that import more than is kept parse it
+# all again each time, so this is what large research repositories hold.
 MAX_KEPT = 2_500_000
 # Python's own parser refuses deeper nesting with MemoryError or RecursionError; both are caught.
 _TOO_LARGE = f"more than {MAX_CHARACTERS:,} characters: not read"

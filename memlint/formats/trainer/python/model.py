@@ -19,6 +19,7 @@ from memlint.source.python.values import (
     Table,
     Undetermined,
     Value,
+    ValueSource,
     alternatives,
     either,
     is_on,
@@ -257,6 +258,14 @@ def _device_maps(model: Value) -> Iterator[str]:
         given = loaded.arguments.get("device_map") if isinstance(loaded, Made) else None
         for word in alternatives(given) if given is not None else (None,):
             yield str(word.value) if isinstance(word, Known) and word.value in _SPREAD else ""
+
+
+def loading_call(model: Value | None) -> ValueSource | None:
+    """The place of the call with which transformers loads a model, if the script writes all of its arguments there."""
+    loaded = origin_of(model) if model is not None else None
+    if not isinstance(loaded, Made) or loaded.last != "from_pretrained" or loaded.is_open or "Fast" in loaded.name:
+        return None
+    return loaded.source
 
 
 # What loads the class that a checkpoint's config names, or is patched in: `AutoModelForCausalLM`, `FastLanguageModel`.

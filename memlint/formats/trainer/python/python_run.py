@@ -55,6 +55,7 @@ class PythonRun(NamedTuple):
     source: ValueSource
     program: StartedProgram = StartedProgram()
     arguments_call: Span | None = None  # where the training arguments are made
+    loading_call: ValueSource | None = None  # where `from_pretrained` loads the model
     set_later: frozenset[str] = frozenset()  # arguments that are set after the call that makes and checks them
     gpus: int = 0  # that Lightning's trainer is told to train on, over all machines; 0: whatever starts it decides
     gpus_per_node: int = 0

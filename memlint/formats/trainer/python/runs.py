@@ -46,6 +46,7 @@ from memlint.formats.trainer.python.model import (
     STANDBY,
     Keys,
     adapter_keys,
+    loading_call,
     model_keys,
     spreading_device_map,
     spreads_layers,
@@ -226,6 +227,7 @@ def _run_of_trainer(trainer: Made, calls: list[Made], text: str) -> PythonRun:
         source=trainer.source,
         program=_with_releases(program, trainer, calls, text, "use_unsloth" in keys),
         arguments_call=arguments.source.span if isinstance(arguments, Made) else None,
+        loading_call=loading_call(model),
         set_later=frozenset(arguments.attributes) if isinstance(arguments, Made) else frozenset(),
     )
 
@@ -280,6 +282,8 @@ def _keys_of(trainer: Made, model: Value | None, loaded_with: Value | None, own:
         keys |= _as_unsloth_reads(given) if has_unsloth else given
     if checkpoints is not None and not is_on(keys.get(CHECKPOINTS)):
         keys[CHECKPOINTS] = checkpoints
+    if isinstance(model, Known) and isinstance(loaded_with, Table) and not loaded_with.is_open:
+        keys.pop("model_init_kwargs", None)  # the model's keys say what stands in it
     return {**keys, **own_optimizer(trainer)}
 
 
