@@ -17,7 +17,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.python_run import PythonRun
-from memlint.repository.scripts import slurm
+from memlint.repository.scripts import job_headers, slurm
 from memlint.repository.scripts.arguments import arguments, config, lone_config, takes_all_from_config
 from memlint.repository.scripts.command_line import command_line
 from memlint.repository.scripts.commands import LaunchCommand, command, is_open, options
@@ -118,7 +118,7 @@ def _launches(
     path: str, text: str, repository: Repository, display: str, gpus: int | None, follows_scripts: bool
 ) -> tuple[list[Document], bool]:
     """The launches, and whether some are of other scripts that this one runs."""
-    job = slurm.job(text)
+    job = None if path.endswith(_PYTHON) and text[:2] != "#!" else job_headers.job(text)
     visible = gpus or (job.gpus if job is not None and job.gpus else None)
     folder = _start_folder(path, text, repository)
     variables = {**(job.variables if job else {}), **dict.fromkeys(_SUBMITTED_IN, folder)}

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from memlint.formats.trainer.python.libraries import CONSTANTS, LIBRARIES
-from memlint.repository.scripts import slurm
+from memlint.repository.scripts import job_headers, slurm
 from memlint.repository.scripts.in_python.machines import modal_job, submitit_job
 from memlint.repository.scripts.in_python.sagemaker import ESTIMATORS, training_job
 from memlint.repository.scripts.in_python.texts import ProgramFile, command_text, exported, word, words
@@ -91,4 +91,4 @@ def _written(call: Made, file: ProgramFile) -> Part | None:
     """A script of a shell that the program writes into a file, most often for `sbatch`."""
     text: Text = command_text(call.positional[0], file) if call.positional else literal("")
     said = shown(text)
-    return Part((*text, Piece("\n")), slurm.job(said.lstrip())) if _SCRIPT.match(said) else None
+    return Part((*text, Piece("\n")), job_headers.job(said.lstrip())) if _SCRIPT.match(said) else None
