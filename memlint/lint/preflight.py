@@ -15,7 +15,7 @@ from memlint.lint.request import LintRequest
 from memlint.report.model import PART, FileReport
 from memlint.repository.files.discovery import SUFFIXES
 from memlint.repository.programs import PYTHON
-from memlint.repository.scripts.slurm import job
+from memlint.repository.scripts.job_headers import job
 from memlint.repository.workspace import read_bytes
 from memlint.source.encoding import decode
 

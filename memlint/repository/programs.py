@@ -55,6 +55,10 @@ def holds_commands(document: Document) -> bool:
     return isinstance(value, dict) and any(all(key in value for key in keys) for keys in _COMMAND_KEYS)
 
 
+# A quick test: Python without any of these starts no programs.
+_STARTERS = (b"subprocess", b"os.system", b"os.exec", b"os.popen", b"submitit", b"sagemaker", b"#!/bin/", b"#!/usr/")
+
+
 def parsed_modules() -> Once[ParsedModules]:
     """The trees of Python modules, by their text."""
 
@@ -123,6 +127,8 @@ class Programs:
         file = load(data, inner, syntax="json")[0] if path.endswith(".ipynb") else decode(data).text
         runs = documents(inner, file, self._repository())
         if path.endswith(".ipynb") and b'"!' in data.replace(b"%%", b'"!'):
+            return runs + self.in_script(path, absolute, decode(data).text)
+        if any(one in data for one in _STARTERS):
             runs += self.in_script(path, absolute, decode(data).text)
         return runs
 

@@ -25,9 +25,10 @@ from memlint.repository.launch.snippets import COMMAND, snippets
 from memlint.repository.scripts.commands import LAUNCHER_WORDS, LaunchCommand, options, overrides
 from memlint.repository.scripts.commands import command as launch_command
 from memlint.repository.scripts.environment import TELLING
+from memlint.repository.scripts.job_headers import job
 from memlint.repository.scripts.jobs import commands_in_yaml
 from memlint.repository.scripts.makefiles import holds_recipes, recipes
-from memlint.repository.scripts.slurm import Job, job
+from memlint.repository.scripts.slurm import Job
 from memlint.repository.scripts.values import value_of
 from memlint.repository.scripts.world import World, asked_for, told, visible_devices, world
 from memlint.source import load

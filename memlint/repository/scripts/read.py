@@ -17,7 +17,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.python_run import PythonRun
-from memlint.repository.scripts import slurm
+from memlint.repository.scripts import job_headers, slurm
 from memlint.repository.scripts.arguments import arguments, config, lone_config, takes_all_from_config
 from memlint.repository.scripts.command_line import command_line
 from memlint.repository.scripts.commands import LaunchCommand, command, is_open, options
@@ -27,6 +27,8 @@ from memlint.repository.scripts.document import Values
 from memlint.repository.scripts.environment import TELLING
 from memlint.repository.scripts.files import NamedFiles, Repository
 from memlint.repository.scripts.followed import MOST_FOLLOWED, Followed, followed
+from memlint.repository.scripts.in_python.commands import commands_in_python, may_start_commands
+from memlint.repository.scripts.in_python.texts import ProgramFile
 from memlint.repository.scripts.jobs import commands_in_yaml
 from memlint.repository.scripts.known_programs import format_of, takes_overrides
 from memlint.repository.scripts.launch import ScriptLaunch
@@ -38,14 +40,17 @@ from memlint.repository.scripts.part import Part
 from memlint.repository.scripts.start import start
 from memlint.repository.scripts.world import World, asked_for, no_more_than_in_file, world
 from memlint.source import load
-from memlint.source.document import Document, Span
-from memlint.source.python.reader import CommandLine
+from memlint.source.document import Document, Problem, Span
+from memlint.source.python import notebook
+from memlint.source.python.reader import CommandLine, ScriptFiles
+from memlint.source.python.text import SourceText
 from memlint.source.python.values import Known, Value, source_of
 from memlint.source.shell.interpreter import Interpreter
 from memlint.source.shell.invocation import Invocation, Surroundings
 from memlint.source.shell.text import Text, shown
 from memlint.source.shell.tree import Source
 
+_PYTHON = (".py", ".ipynb")
 _FILE_ALONE = ("llamafactory", "axolotl")  # formats whose programs, if they get a file, read nothing else
 _MODEL = "model_name_or_path"
 _FOLLOWED = ("trainer", "", None)  # formats of programs whose code must be followed
@@ -87,7 +92,7 @@ def documents(
     `gpus`: the number of GPUs of the machine, for scripts that count them; None if unknown. `follows_scripts`: whether
     launches of other scripts that this one runs are wanted.
     """
-    if not may_launch(text, repository.installed) and not path.endswith(".ipynb"):
+    if not may_launch(text, repository.installed) and not (path.endswith(_PYTHON) and HINT.search(text)):
         return ()
     found, has_others = _launches(path, text, repository, display or path, gpus, follows_scripts)
     count = len(found)
@@ -113,13 +118,13 @@ def _launches(
     path: str, text: str, repository: Repository, display: str, gpus: int | None, follows_scripts: bool
 ) -> tuple[list[Document], bool]:
     """The launches, and whether some are of other scripts that this one runs."""
-    job = slurm.job(text)
+    job = None if path.endswith(_PYTHON) and text[:2] != "#!" else job_headers.job(text)
     visible = gpus or (job.gpus if job is not None and job.gpus else None)
     folder = _start_folder(path, text, repository)
     variables = {**(job.variables if job else {}), **dict.fromkeys(_SUBMITTED_IN, folder)}
     found: list[Document] = []
     has_others = False
-    for part in _parts(path, text):
+    for part in _parts(path, text, repository):
         asked = part.job or job
         on_node = visible or (part.job.gpus if part.job is not None else 0)
         telling = TELLING if asked is None else None  # a job's cards are those of all scripts that it runs
@@ -139,17 +144,41 @@ class _Whole(NamedTuple):
     job: slurm.Job | None = None
 
 
-def _parts(path: str, text: str) -> Iterable[Part | _Whole]:
-    """The scripts that a file holds: itself, or those in its recipes and steps."""
+def _parts(path: str, text: str, repository: Repository) -> Iterable[Part | _Whole]:
+    """The scripts that a file holds: itself, or those in its recipes and steps, or that it starts."""
     if holds_recipes(path):
         return recipes(path, text)
     if path.endswith(".ipynb"):
-        notebook = load(text.encode("utf-8", "replace"), path, syntax="json")[0]
-        return [part for part in commands_in_notebook(notebook) if may_launch(shown(part.text))]
+        file = load(text.encode("utf-8", "replace"), path, syntax="json")[0]
+        cells = [part for part in commands_in_notebook(file) if may_launch(shown(part.text))]
+        return [
+            *cells,
+            *_started_by(
+                notebook.read(file._replace(path=posixpath.relpath(path, repository.root))), path, text, repository
+            ),
+        ]
+    if path.endswith(".py"):
+        return _started_by(repository.parse(path, text), path, text, repository)
     if path.endswith((".yaml", ".yml")):
         loaded = load(text.encode("utf-8", "replace"), path)
         return [part for document in loaded for part in commands_in_yaml(document)]
     return [_Whole()]
+
+
+def _started_by(program: SourceText | Problem, path: str, text: str, repository: Repository) -> Iterable[Part]:
+    """The scripts that the Python program at `path` starts."""
+    inner = posixpath.relpath(path, repository.root)
+    if isinstance(program, Problem) or not may_start_commands(inner, text):
+        return ()
+
+    def module(name: str) -> SourceText | None:
+        place = posixpath.join(repository.root, name)
+        found = repository.read(place)
+        parsed = repository.parse(place, found) if found is not None else None
+        return parsed if isinstance(parsed, SourceText) else None
+
+    files = ScriptFiles(module, lambda name: repository.load(name, repository.root))
+    return commands_in_python(program, ProgramFile(path, program.path, text), files)
 
 
 def _reread(

@@ -18,7 +18,8 @@ MOST_LETTERS = 16_384  # characters at the start of a script that are searched f
 class Job(NamedTuple):
     """The request of a job, Slurm's or another scheduler's. 0: not stated. `gpus`: of one node.
 
-    `card`: the card's name in the job ("a100_80gb"), "" if it names none; `card_at`: its offset.
+    `card`: the card's name in the job ("a100_80gb"), "" if it names none; `card_at`: its offset. `is_of_slurm`: it is
+    Slurm that starts it.
     """
 
     nodes: int = 0
@@ -27,10 +28,13 @@ class Job(NamedTuple):
     tasks_per_node: int = 0
     card: str = ""
     card_at: int = 0
+    is_of_slurm: bool = True
 
     @property
     def variables(self) -> Mapping[str, str]:
         """The environment variables that Slurm sets for the job (sbatch's manual, "output environment variables")."""
+        if not self.is_of_slurm:
+            return {}
         named = {
             "SLURM_NNODES": self.nodes,
             "SLURM_JOB_NUM_NODES": self.nodes,

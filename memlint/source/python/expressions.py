@@ -243,7 +243,8 @@ def _text(reader: Reader, node: ast.JoinedStr, frame: Frame) -> Value:
     known = [str(part.value) for part in parts if isinstance(part, Known)]
     if len(known) == len(parts):
         return Known("".join(known)[: operations.MAX_TEXT], _source(node, frame))
-    return Undetermined("a text with unknown parts", _source(node, frame), operations.text_tail(parts))
+    unknown = Undetermined("a text with unknown parts", _source(node, frame), operations.text_tail(parts))
+    return unknown._replace(parts=tuple(parts))
 
 
 def _formatted(reader: Reader, node: ast.FormattedValue, frame: Frame) -> Value:

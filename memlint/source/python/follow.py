@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from memlint.source.python import config_files, hydra, modules, standard_library, typed_options
 from memlint.source.python.expressions import evaluate
 from memlint.source.python.limits import StopReading
-from memlint.source.python.reader import BARE, Call, CommandLine, Library, Reader, ScriptFiles, Syntax
+from memlint.source.python.reader import BARE, Call, CommandLine, Frame, Library, Reader, ScriptFiles, Syntax
 from memlint.source.python.statements import execute
 from memlint.source.python.text import SourceText
 from memlint.source.python.values import Made, PythonFunction, Scope, Value, ValueSource
@@ -41,6 +41,10 @@ def follow_script(
         for function in (*_commands(scope), *_entry_point(script, scope, command)):
             if id(function.node) not in reader.followed:
                 typed_options.call_without_arguments(reader, Call("", (function,), {}, ValueSource(script.path)))
+        for function, decorator in _of_modal(scope):
+            if id(function.node) not in reader.followed:
+                evaluate(reader, decorator, Frame(script, scope))
+                typed_options.call_without_arguments(reader, Call("", (function,), {}, ValueSource(script.path)))
     except (StopReading, RecursionError):
         return
 
@@ -65,11 +69,31 @@ def _needs_arguments(function: PythonFunction) -> bool:
 def _commands(scope: Scope) -> Iterator[PythonFunction]:
     """The functions decorated with `@app.command()`, `@click.command()` or fastcore's `@call_parse`, which an installed
     package starts by name."""
+    for function, decorator in _decorated(scope):
+        target = decorator.func if isinstance(decorator, ast.Call) else decorator
+        name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+        if name == "call_parse" or (isinstance(target, ast.Attribute) and name == "command"):
+            yield function
+
+
+_MODAL_APPS = ("modal.App", "modal.Stub")  # `Stub` until modal 0.62
+
+
+def _of_modal(scope: Scope) -> Iterator[tuple[PythonFunction, ast.Call]]:
+    """The functions that `modal run` starts on machines of Modal's, each with the decorator that asks for these:
+    `@app.function(gpu="H100:4")` (modal.com/docs/guide/gpu)."""
+    for function, decorator in _decorated(scope):
+        target = decorator.func if isinstance(decorator, ast.Call) else None
+        if not isinstance(target, ast.Attribute) or target.attr != "function" or not isinstance(target.value, ast.Name):
+            continue
+        app = scope.find(target.value.id)
+        if isinstance(decorator, ast.Call) and isinstance(app, Made) and app.name in _MODAL_APPS:
+            yield function, decorator
+
+
+def _decorated(scope: Scope) -> Iterator[tuple[PythonFunction, ast.expr]]:
     for value in list(scope.names.values()):
         node = value.node if isinstance(value, PythonFunction) else None
         for decorator in node.decorator_list if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else ():
-            target = decorator.func if isinstance(decorator, ast.Call) else decorator
-            name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
-            starts = name == "call_parse" or (isinstance(target, ast.Attribute) and name == "command")
-            if starts and isinstance(value, PythonFunction):
-                yield value
+            if isinstance(value, PythonFunction):
+                yield value, decorator

@@ -11,7 +11,18 @@ from memlint.source.python import operations
 from memlint.source.python.classes import external_bases, instance
 from memlint.source.python.members import OBJECT, PARAMETERS, class_member, elements, merge
 from memlint.source.python.reader import Call, Reader
-from memlint.source.python.values import Class, Instance, Items, Known, Made, Table, Undetermined, Value, either
+from memlint.source.python.values import (
+    Class,
+    Either,
+    Instance,
+    Items,
+    Known,
+    Made,
+    Table,
+    Undetermined,
+    Value,
+    either,
+)
 
 
 def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None:
@@ -32,6 +43,8 @@ def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None
     if isinstance(owner, Items):
         function_of_list = _LIST.get(name)
         return function_of_list(reader, owner, given) if function_of_list else None
+    if isinstance(owner, Either) and name in _LIST and all(isinstance(one, Items) for one in owner.values):
+        return either([_LIST[name](reader, one, given) for one in owner.values], owner.reason)  # type: ignore[arg-type]
     if isinstance(owner, Class) and name == "from_pretrained" and name not in owner.methods and external_bases(owner):
         return _loaded(reader, owner, given)
     inherited = reader.libraries.get(f"inherited {name}") if isinstance(owner, (Instance, Class)) else None

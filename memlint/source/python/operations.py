@@ -102,8 +102,8 @@ def _with_tail(kind: ast.operator, left: Value, right: Value) -> Value:
     found = _first_unknown(left, right)
     if not isinstance(kind, (ast.Add, ast.Div)) or not isinstance(found, Undetermined):
         return found
-    between = "/" if isinstance(kind, ast.Div) else ""
-    return found._replace(tail=text_tail([left, Known(between), right]))
+    parts = (left, Known("/" if isinstance(kind, ast.Div) else ""), right)
+    return found._replace(tail=text_tail(parts), parts=parts)
 
 
 def text_tail(parts: Sequence[Value]) -> str:
@@ -252,13 +252,20 @@ def _contains(kind: ast.cmpop, left: Value, right: Value) -> bool | None:
     return None
 
 
+def _joined_text(between: str, items: Items) -> Value:
+    """`between.join(items)`."""
+    values = [*items.values, *([Undetermined("further items of a list")] if items.is_open else [])]
+    texts = [item.value for item in values if isinstance(item, Known) and isinstance(item.value, str)]
+    if len(texts) == len(values):
+        return Known(between.join(texts)[:MAX_TEXT])
+    parts = [part for item in values for part in (Known(between), item)]
+    return Undetermined("a text of unknown parts", parts=tuple(parts[1:]))
+
+
 def text_method(text: str, name: str, arguments: list[Value], named: dict[str, Value]) -> Value:
     """A method of a string."""
     if name == "join" and len(arguments) == 1 and isinstance(arguments[0], Items):
-        arguments = arguments[0].values
-        parts = [item.value for item in arguments if isinstance(item, Known)]
-        is_whole = len(parts) == len(arguments) and all(isinstance(part, str) for part in parts)
-        return Known(text.join(map(str, parts))[:MAX_TEXT]) if is_whole else Undetermined("a text of unknown parts")
+        return _joined_text(text, arguments[0])
     try:
         values = [plain(item) for item in arguments]
         keywords = {key: plain(item) for key, item in named.items()}

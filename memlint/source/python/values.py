@@ -37,12 +37,14 @@ class Known(NamedTuple):
 
 class Undetermined(NamedTuple):
     """A value that the script's text does not determine. `reason`: why, shown to the user. `tail`: the end of a text of
-    which only the beginning is unknown ("/Qwen2.5-7B" of `f"{root}/Qwen2.5-7B"`). `least`: the number is no smaller."""
+    which only the beginning is unknown ("/Qwen2.5-7B" of `f"{root}/Qwen2.5-7B"`). `least`: the number is no smaller.
+    `parts`: those of a text that the script puts together, known and unknown ones."""
 
     reason: str
     source: ValueSource = NOWHERE
     tail: str = ""
     least: int | None = None
+    parts: tuple[Value, ...] = ()
 
 
 class External(NamedTuple):
