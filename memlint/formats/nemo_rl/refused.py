@@ -61,7 +61,8 @@ def refusals(config: NemoConfig, checks: tuple[Callable[[NemoConfig], Iterator[R
     for check in checks:
         for refused in check(config):
             place = next((key for key in refused.keys if value_at(config.own.value, path_of(key)) is not None), "")
-            if place and (not stated or stated >= refused.since):
+            is_checked = not stated or stated >= refused.since
+            if place and is_checked and not config.is_overridden(refused.keys):
                 is_sure = bool(stated) or refused.since <= _LONG_SINCE
                 release = "" if is_sure else f" from {'.'.join(map(str, refused.since))} on"
                 message = f"{refused.message}; NeMo-RL refuses to start{release}"

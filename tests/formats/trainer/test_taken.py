@@ -107,7 +107,7 @@ def test_a_stated_release_with_a_patch_number_is_of_its_minor_release(release: s
 
 @pytest.mark.parametrize(("condition", "says"), [("k not in Mine.__annotations__", False), ("True", True)])
 def test_arguments_that_a_script_sorts_by_their_class(condition: str, says: bool) -> None:
-    """`TrainingArguments(**{k: v for ... if k not in ModelArguments.__annotations__})`: no argument of another class."""
+    """`TrainingArguments(**{k: v for ... if k not in ModelArguments.__annotations__})`: none of another class."""
     text = (
         "import argparse\nimport transformers\nclass Mine:\n    beta: float = 0.1\nparser = argparse.ArgumentParser()\n"
         'parser.add_argument("--beta", type=float, default=0.1)\nparser.add_argument("--output_dir", default="o")\n'

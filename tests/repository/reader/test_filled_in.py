@@ -135,7 +135,10 @@ def test_an_override_of_a_command_that_names_no_config(page: str, says: bool) ->
     assert by_override("policy.megatron_cfg.enabled", [page]) is says
 
 
-@pytest.mark.parametrize(("command", "says"), [("policy.megatron_cfg.enabled=false", False), ("sft.seed=1", True)])
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [(f"policy.{one}_cfg.enabled=false", False) for one in ("megatron", "dtensor")] + [("sft.seed=1", True)],
+)
 def test_sections_of_which_a_command_switches_one_off(command: str, says: bool) -> None:
     """NeMo-RL's examples/run_sft.py takes the recipe of its own name where no `--config` is given."""
     policy = "  model_name: Qwen/Qwen2.5-1.5B\n  train_global_batch_size: 8\n  train_micro_batch_size: 1\n"
