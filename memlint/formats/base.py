@@ -215,6 +215,11 @@ class RepositoryFacts:
         framework reads it."""
         return False
 
+    def is_overridden(self, dotted: str) -> bool:
+        """Whether a command that names no config, and so starts its program with one by default, overrides the key of
+        that dotted name (`policy.megatron_cfg.enabled`)."""
+        return False
+
     def declares(self, document: Document, key: str) -> bool:
         """Whether the program that reads the document, or that its command starts, declares `key` in a class of its
         own for HfArgumentParser or TrlParser."""

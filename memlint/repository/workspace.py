@@ -324,6 +324,11 @@ class Workspace(RepositoryFacts):
             return True
         return filled_in.by_program(key, value, self._readers.get().loading(name))
 
+    def is_overridden(self, dotted: str) -> bool:
+        from memlint.repository.reader.filled_in import by_override  # as above
+
+        return by_override(dotted, self._launches.get().pages_with(f"{dotted}="))
+
     def declares(self, document: Document, key: str) -> bool:
         from memlint.repository.reader.python_arguments import declared  # as above
 

@@ -7,7 +7,7 @@ more values, create the missing file, freeze the model. A finding that this inva
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memlint.findings import Finding
@@ -119,7 +119,16 @@ def _is_settled_by_program(finding: Finding, parsed: Parsed, context: Context) -
         return True
     if document.start is not None:
         return False
+    if _is_overridden(place.pointer, context):
+        return True
     return context.repository.is_filled_in(place.path, key, value)
+
+
+def _is_overridden(pointer: Sequence[int | str], context: Context) -> bool:
+    """Whether a command overrides the value in a section of the file, as Hydra and OmegaConf let it."""
+    steps = [step for step in pointer if isinstance(step, str)]
+    is_in_section = 1 < len(steps) == len(pointer)
+    return is_in_section and context.repository.is_overridden(".".join(steps))
 
 
 def _is_of_other_file(finding: Finding, others: Mapping[str, bool]) -> bool:

@@ -452,7 +452,12 @@ def test_what_a_trainer_does_not_take_any_more(call: str, facts: Any, said: list
 
 @pytest.mark.parametrize(
     ("asks", "rules"),
-    [("", ["CFG006"]), ("set(TrainingArguments.__dataclass_fields__)", []), ("signature(TrainingArguments)", [])],
+    [
+        ("", ["CFG006"]),
+        ("set(TrainingArguments.__dataclass_fields__)", []),
+        ("signature(TrainingArguments)", []),
+        ("TrainingArguments.__annotations__", []),
+    ],
 )
 def test_a_script_that_asks_for_the_fields_gives_no_other(asks: str, rules: list[str]) -> None:
     """`overwrite_output_dir` is gone since transformers 5.0 (training_args.py)."""

@@ -28,6 +28,9 @@ _UNIQUE_KEYS = frozenset(
         *("evals_per_epoch", "special_tokens"),
     }
 )
+# Programs with files of their own say `num_epochs` as well. Of these keys every file has one: it names its data, or the
+# length and number of its samples, or an adapter, in Axolotl's words.
+_OWN_KEYS = frozenset({*_UNIQUE_KEYS, "datasets", "pretraining_dataset", "adapter", "rl"}) - {"num_epochs"}
 # Tools with a `base_model` of their own (mergekit, Ludwig).
 _OTHERS = frozenset({"slices", "models", "input_features", "output_features"})
 
@@ -39,6 +42,8 @@ def recognise(document: Document) -> Recognition:
         return Recognition("no")
     known = len(_TELLTALE_KEYS & value.keys())
     if known < 3 or ("merge_method" in value and known < 6):
+        return Recognition("no")
+    if not _OWN_KEYS & value.keys():  # a file of a program's own, with `base_model` for its model
         return Recognition("no")
     if document.syntax == "json" and known < 6 and 3 * known < len(value):  # the results of a run, with its sizes
         return Recognition("no")

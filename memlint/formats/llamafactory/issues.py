@@ -49,6 +49,7 @@ _REFUSALS: Mapping[str, tuple[str, ...]] = {
     "LLF021": ("Cannot use PiSSA",),
     "LLF022": ("`use_rslora` is only valid", "`use_dora` is only valid", "`pissa_init` is only valid"),
     "LLF023": ("`loraplus_lr_ratio` is only valid",),
+    "LLF024": ("Cannot specify `val_size` if `dataset`",),
     "LLF025": ("Cannot specify `val_size` if `eval_dataset`",),
     "LLF026": ("`max_samples` is incompatible with `streaming`",),
     "LLF027": ("`mask_history` is incompatible with `train_on_prompt`",),
@@ -56,6 +57,8 @@ _REFUSALS: Mapping[str, tuple[str, ...]] = {
     "LLF030": ("cannot be set as True except SFT",),
     "LLF031": ("do not support `load_best_model_at_end`",),
     "LLF032": ("PPO training is incompatible with S^2-Attn",),
+    "LLF036": ("Please specify dataset for training",),
+    "LLF037": ("Please specify dataset for evaluation", "make sure eval_dataset be provided"),
     "LLF038": ("`predict_with_generate` is incompatible with DeepSpeed",),
     "LLF039": ("Cannot use `predict_with_generate` and `compute_accuracy`",),
     "LLF040": ("Cannot use device map for quantized models",),
@@ -71,7 +74,7 @@ _REFUSALS: Mapping[str, tuple[str, ...]] = {
 # The release that first refuses what a rule says, of those from 0.7.1 to 0.9.5 (hparams/*.py): not the first of all.
 _REFUSED_SINCE: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("LLF011", "LLF021"), (0, 8, 2)),
-    **dict.fromkeys(("LLF022", "LLF024", "LLF025", "LLF036", "LLF039", "LLF043"), (0, 8, 3)),
+    **dict.fromkeys(("LLF022", "LLF024", "LLF025", "LLF036", "LLF037", "LLF039", "LLF043"), (0, 8, 3)),
     **dict.fromkeys(("LLF027", "LLF038"), (0, 9)),
     "LLF028": (0, 9, 3),
     "LLF046": (0, 9, 4),

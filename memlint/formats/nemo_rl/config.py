@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from memlint.formats.base import Context, MissingFile
@@ -91,6 +91,11 @@ class NemoConfig(VerlConfig):
             if _ends_at(layer.section.value, path):
                 break
         return None
+
+    def is_overridden(self, keys: Iterable[str]) -> bool:
+        """Whether a command of the repository gives one of the keys another value than the file."""
+        is_file = self.own.document.start is None
+        return is_file and any(map(self.context.repository.is_overridden, keys))
 
     def is_absent(self, key: str) -> bool:
         """Whether no file has the key, not even with null."""

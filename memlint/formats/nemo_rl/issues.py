@@ -53,7 +53,7 @@ def _first(config: NemoConfig, *keys: str) -> str:
 def _engines(config: NemoConfig) -> Iterator[Issue]:
     """nemo_rl/models/policy/lm_policy.py:94 (since 0.4) and :128 (since 0.3; a file of 0.2 has no Megatron-LM)."""
     dtensor, megatron = (as_bool(config.get(key)) for key in _ENGINES)
-    if dtensor and megatron:
+    if dtensor and megatron and not config.is_overridden(_ENGINES):
         message = "DTensor and Megatron-LM are both switched on"
         yield from _issue(config, _first(config, *reversed(_ENGINES)), message)
     given = all(config.written(key) is not None for key in _ENGINES)

@@ -61,9 +61,12 @@ def refusals(config: NemoConfig, checks: tuple[Callable[[NemoConfig], Iterator[R
     for check in checks:
         for refused in check(config):
             place = next((key for key in refused.keys if value_at(config.own.value, path_of(key)) is not None), "")
-            if place and (not stated or stated >= refused.since):
-                severity = "error" if stated or refused.since <= _LONG_SINCE else "warning"
-                message = f"{refused.message}; NeMo-RL refuses to start"
+            is_checked = not stated or stated >= refused.since
+            if place and is_checked and not config.is_overridden(refused.keys):
+                is_sure = bool(stated) or refused.since <= _LONG_SINCE
+                release = "" if is_sure else f" from {'.'.join(map(str, refused.since))} on"
+                message = f"{refused.message}; NeMo-RL refuses to start{release}"
+                severity = "error" if is_sure else "warning"
                 yield config.own.issue(refused.code, message, *path_of(place), severity=severity)
 
 

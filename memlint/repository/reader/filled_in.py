@@ -2,7 +2,8 @@
 
 They are searched as text. A key counts as set by a command that names the config and the key (`sed`, `jq`,
 `llamafactory-cli train sft.yaml lora_rank=8`), and by a program that loads the file and has the key in quotes
-(`config["lora_rank"] = 8`). So does a value that they name instead of the key.
+(`config["lora_rank"] = 8`). So does a value that they name instead of the key, and a key that a command overrides by
+its dotted name (`policy.megatron_cfg.enabled=true`) where its page names no config: then it is for one by default.
 """
 
 from __future__ import annotations
@@ -34,6 +35,15 @@ def by_command(config: str, key: str, value: object, pages: Iterable[str]) -> bo
     saying = {line for pattern in patterns for line in lines if re.search(pattern, line)}
     starting = {line for line in lines if _STARTS.search(line) and not _EDITS.search(line)}
     return any(map(_EDITS.search, saying)) or (bool(starting) and starting <= saying)
+
+
+def by_override(dotted: str, pages: Iterable[str]) -> bool:
+    """Whether a command on one of the `pages` overrides the key of that dotted name, and the page names no config."""
+    given = re.compile(rf"(?<![\w.]){re.escape(dotted)}=")
+    return any(given.search(page) is not None and not _NAMES_CONFIG.search(page) for page in pages)
+
+
+_NAMES_CONFIG = re.compile(r"--config\b|\bconfig[_-](?:name|path|file)\b|\.ya?ml\b")
 
 
 def by_substitution(pages: Iterable[str]) -> bool:

@@ -187,7 +187,7 @@ def _placed(name: str, value: Value, before: Placed | None, given: Mapping[str, 
         if before is None:
             yield from _partly_known((name,), value)
         return
-    if known_value is None and before is None:
+    if known_value is None and before is None and name not in _LENGTHS:  # for a length None says that none is cut
         return
     if before is not None and _agree(before, known_value, option):
         return

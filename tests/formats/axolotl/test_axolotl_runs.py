@@ -97,6 +97,13 @@ def values(value: Any, *names: str, **more: Any) -> list[Any]:
             | dict.fromkeys(("run_name", "train_examples", "steps", "loss_mask", "train", "eval", "notes", "dtype"), 1),
             "",
         ),
+        # of a program with words of its own for its data and the samples' length
+        (
+            {"base_model": "m", "data": "d.jsonl", "max_seq_length": 4096, "num_epochs": 3, "batch_size": 4}
+            | {"gradient_accumulation_steps": 4, "learning_rate": 2e-5, "lr_scheduler": "cosine", "output_dir": "o"}
+            | {"lora_r": 16, "bf16": True, "gradient_checkpointing": True, "load_in_4bit": True},
+            "",
+        ),
         ({"base_model": ["m"], **{key: PLAIN[key] for key in PLAIN if key != "base_model"}}, ""),
         ([PLAIN], ""),
     ],

@@ -49,6 +49,24 @@ def test_a_release_that_the_program_tells_is_not_said_to_refuse() -> None:
     assert "LLF043" in rules("src/train.py", "/path/to/LLaMA-Factory-0.9.2")
 
 
+@pytest.mark.parametrize("raised", ["Please specify dataset for evaluation.", "make sure eval_dataset be provided", ""])
+def test_a_copy_without_the_check_is_not_said_to_refuse(raised: str) -> None:
+    """0.8.3 hparams/parser.py:209 and 0.9.5 :365; a copy may have data for evaluation of its own."""
+    arguments = "@dataclass\nclass FinetuningArguments:\n    finetuning_type: str = 'lora'\n\n"
+    check = f"    raise ValueError({(raised or 'Please specify dataset for training.')!r})\n"
+    config = "model_name_or_path: a/b\nstage: sft\ndo_train: true\nfinetuning_type: lora\ndataset: d\noutput_dir: o\n"
+    workspace = in_memory(
+        {
+            "src/llamafactory/hparams/finetuning_args.py": f"from dataclasses import dataclass\n\n{arguments}",
+            "src/llamafactory/hparams/parser.py": f"def get_train_args():\n{check}",
+            "my.yaml": f"{config}eval_strategy: steps\n",
+        }
+    )
+    (document,) = workspace.documents("my.yaml")
+    analysed = Engine(tuple(shipped())).analyse(document, workspace.context())
+    assert ("LLF037" in {one.rule for one in analysed.findings}) is bool(raised)
+
+
 def test_a_key_that_the_folders_release_takes_is_not_called_old() -> None:
     """0.8.2 allows transformers 4.42, which takes `evaluation_strategy`."""
     config = "stage: sft\nmodel_name_or_path: a/b\nfinetuning_type: lora\nevaluation_strategy: steps\noutput_dir: o\n"

@@ -58,6 +58,14 @@ def test_an_adapter_of_a_folder_alone_says_its_rank_itself() -> None:
     assert [one.field for one in found.unknown][:1] == ["method.rank"]
 
 
+def test_an_adapter_of_another_program_where_the_script_makes_none() -> None:
+    """Its folder may be there: without an adapter a model in 4 bits is refused, which nobody means."""
+    begin, rest = SCRIPT.split("else:\n")
+    found = memlint.check(begin + rest[rest.index("args") :], path="dpo.py")
+    assert found.runs[0].run.method.kind is UNKNOWN
+    assert not [one for one in found.findings if one.severity == "error"]
+
+
 ELSEWHERE = (
     "torchrun run_clm_sft_with_peft.py --model_name_or_path huggyllama/llama-7b --per_device_train_batch_size 1 --fp16 "
     "--output_dir out --learning_rate 1e-4 --max_seq_length 512 --torch_dtype float16 {}\n"

@@ -103,3 +103,17 @@ def test_a_stated_release_with_a_patch_number_is_of_its_minor_release(release: s
     )
     found = memlint.check(text, path="train.py", fixes=False, versions={"transformers": release}).findings
     assert ("CFG005" in {one.rule for one in found}) is is_told
+
+
+@pytest.mark.parametrize(("condition", "says"), [("k not in Mine.__annotations__", False), ("True", True)])
+def test_arguments_that_a_script_sorts_by_their_class(condition: str, says: bool) -> None:
+    """`TrainingArguments(**{k: v for ... if k not in ModelArguments.__annotations__})`: none of another class."""
+    text = (
+        "import argparse\nimport transformers\nclass Mine:\n    beta: float = 0.1\nparser = argparse.ArgumentParser()\n"
+        'parser.add_argument("--beta", type=float, default=0.1)\nparser.add_argument("--output_dir", default="o")\n'
+        f"given = {{k: v for k, v in vars(parser.parse_args()).items() if {condition}}}\n"
+        'model = transformers.AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")\n'
+        "transformers.Trainer(model=model, args=transformers.TrainingArguments(**given)).train()\n"
+    )
+    found = memlint.check(text, path="train.py", fixes=False).findings
+    assert any("takes no `beta`" in one.message for one in found) is says

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from memlint.repository.reader.filled_in import by_command, by_program, by_replacement, by_substitution, is_made
+from memlint.repository.reader.filled_in import (
+    by_command,
+    by_override,
+    by_program,
+    by_replacement,
+    by_substitution,
+    is_made,
+)
 from memlint.repository.reader.script import Script
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Engine
@@ -111,3 +118,33 @@ def test_a_file_of_the_framework_that_a_script_writes_is_not_missing(script: str
     (document,) = workspace.documents("train.yaml")
     told = Engine(tuple(shipped())).analyse(document, workspace.context()).findings
     assert ("REF001" in {one.rule for one in told}) is found
+
+
+@pytest.mark.parametrize(
+    ("page", "says"),
+    [
+        ("uv run examples/run_sft.py policy.megatron_cfg.enabled=true", True),
+        ('OFF=" policy.megatron_cfg.enabled=false"\npython examples/run_sft.py $OFF', True),
+        ("uv run examples/run_sft.py policy.megatron_cfg.enabled_too=true", False),
+        ("uv run examples/run_sft.py other.policy.megatron_cfg.enabled=true", False),
+        ("uv run examples/run_sft.py --config b.yaml policy.megatron_cfg.enabled=true", False),
+        ("python -m verl.trainer.main_ppo --config-name=b policy.megatron_cfg.enabled=true", False),
+    ],
+)
+def test_an_override_of_a_command_that_names_no_config(page: str, says: bool) -> None:
+    assert by_override("policy.megatron_cfg.enabled", [page]) is says
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [(f"policy.{one}_cfg.enabled=false", False) for one in ("megatron", "dtensor")] + [("sft.seed=1", True)],
+)
+def test_sections_of_which_a_command_switches_one_off(command: str, says: bool) -> None:
+    """NeMo-RL's examples/run_sft.py takes the recipe of its own name where no `--config` is given."""
+    policy = "  model_name: Qwen/Qwen2.5-1.5B\n  train_global_batch_size: 8\n  train_micro_batch_size: 1\n"
+    engines = "  dtensor_cfg: {enabled: true}\n  megatron_cfg: {enabled: true}\n"
+    recipe = f"sft: {{max_num_steps: 9}}\npolicy:\n{policy}  max_total_sequence_length: 512\n{engines}"
+    workspace = in_memory({"sft.yaml": recipe, "run.sh": f"uv run python examples/run_sft.py {command}\n"})
+    (document,) = workspace.documents("sft.yaml")
+    findings = Engine(tuple(shipped())).analyse(document, workspace.context()).findings
+    assert any("both switched on" in one.message for one in findings) is says

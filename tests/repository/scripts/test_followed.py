@@ -1275,3 +1275,17 @@ def test_options_of_another_branch_say_nothing_of_the_loss(prefer: str, stage: s
     files = {"two.py": TWO_STAGES, "own.py": OWN_LOSS}
     command = f"python two.py --output_dir o --per_device_train_batch_size 2 --prefer {prefer} --bf16 True\n"
     assert run(command, files).method.stage == stage
+
+
+@pytest.mark.parametrize(("length", "is_refused"), [("None", False), ("1024", True)])
+def test_a_length_of_none_cuts_nothing(length: str, is_refused: bool) -> None:
+    """trl 1.16 trainer/sft_trainer.py: `padding_free` without packing does not go with a `max_length`."""
+    program = (
+        "from transformers import AutoModelForCausalLM\nfrom trl import SFTConfig, SFTTrainer\n"
+        'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B", attn_implementation="flash_attention_2")\n'
+        f'config = SFTConfig(output_dir="o", max_length={length}, padding_free=True, packing=False)\n'
+        "SFTTrainer(model=model, args=config).train()\n"
+    )
+    found = analysed("accelerate launch --num_processes 2 train.py\n", {"train.py": program})
+    assert ("TRL006" in {one.rule for one in found.findings}) is is_refused
+    assert found.runs[0].sequence.length == (1024 if is_refused else UNKNOWN)

@@ -68,8 +68,9 @@ _HAS_ADAPTER = "_hf_peft_config_loaded"  # what the Trainer asks a quantised mod
 def model_keys(model: Value) -> Keys:
     """The keys that a model stands for. A key whose value depends on a condition is unknown."""
     if isinstance(model, Either):
-        fresh = [one for one in model.values if not _resumes(one)]
-        return merged([model_keys(one) for one in fresh or model.values], model.reason)
+        ways = [model_keys(one) for one in model.values]
+        fresh = [keys for keys, one in zip(ways, model.values) if not _resumes(one)]
+        return merged(fresh if any("use_peft" in keys for keys in fresh) else ways, model.reason)
     if isinstance(model, Known):
         is_name = isinstance(model.value, str) and model.value
         return {"model_name_or_path": model if is_name else Undetermined("the model's name is empty", model.source)}
@@ -84,7 +85,8 @@ def model_keys(model: Value) -> Keys:
 
 def _resumes(model: Value) -> bool:
     """Whether a model is adapted as the folder of an earlier start says, to train on. Where the script makes an adapter
-    otherwise, the earlier start had the same one (qlora.py of artidoro/qlora, get_accelerate_model)."""
+    otherwise, the earlier start had the same one (qlora.py of artidoro/qlora, get_accelerate_model). Where it makes
+    none, the folder is of another program."""
     return isinstance(model, Made) and _is_of_folder(model) and is_on(model.arguments.get("is_trainable"))
 
 

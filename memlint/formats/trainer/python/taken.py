@@ -18,14 +18,14 @@ from memlint.source.python.values import Either, Items, Known, Made, Undetermine
 # A script that asks a trainer, a class of arguments or a release what it takes: it gives it nothing else. An import of
 # Unsloth gives TRL's trainers a translation of older arguments (unsloth 2026.10.9 trainer.py, _patch_trl_trainer).
 TAKES_WHAT_IT_ASKS = re.compile(
-    r"\bsignature\(|\bco_varnames\b|\bexcept TypeError\b|\b(?:trl|transformers)\.__version__|__dataclass_fields__"
-    r"|\bfields\(|\bversion\(['\"](?:trl|transformers)['\"]|\bhasattr\(\w*(?:Config|Trainer|Arguments)\b"
+    r"\bsignature\(|\bco_varnames\b|\bexcept TypeError\b|\b(?:trl|transformers)\.__version__"
+    r"|__(?:dataclass_fields|annotations)__|\bfields\(|\bversion\(['\"](?:trl|transformers)['\"]|\bhasattr\(\w*(?:Config|Trainer|Arguments)\b"
     r"|^\s*(?:from|import) unsloth\b",
     re.MULTILINE,
 )
 # The same of a class of arguments alone.
 ASKS_FOR_FIELDS = re.compile(
-    r"(?:Arguments|Config)\.__dataclass_fields__|\b(?:fields|signature)\([\w.]*(?:Arguments|Config)\b"
+    r"(?:Arguments|Config)\.__(?:dataclass_fields|annotations)__|\b(?:fields|signature)\([\w.]*(?:Arguments|Config)\b"
 )
 # Transformers' trainers take `tokenizer` until 4.57 (trainer.py, gone in 5.0).
 _TOKENIZER_OF_TRANSFORMERS: Version = (4, 57)
