@@ -135,7 +135,7 @@ def _python(words: tuple[Word, ...]) -> LaunchCommand | None:
     if found is None or found.program is None:
         return found
     if not found.is_module:
-        return _installed_script(found.program, found.arguments) or found
+        return _installed_script(found.program, found.arguments) or _submitted(found.arguments) or found
     module = found.program.text
     if module in MODULES:
         inner = _launched(MODULES[module], found.arguments)
@@ -159,6 +159,17 @@ def _installed_script(program: Word, arguments: tuple[Word, ...]) -> LaunchComma
     if posixpath.basename(name) not in LAUNCHER_WORDS:
         return None
     return command((Word(literal(name)), *arguments))
+
+
+def _submitted(arguments: tuple[Word, ...]) -> LaunchCommand | None:
+    """The launch that a program submits as a job: `python mason.py --gpus 8 -- source setup.sh \\&\\& torchrun ...`
+    (allenai/open-instruct mason.py, parse_commands)."""
+    texts = [word.text for word in arguments]
+    if "--" not in texts:
+        return None
+    starts = [index + 1 for index, text in enumerate(texts) if text in ("--", "&&") and index >= texts.index("--")]
+    launches = (command(arguments[start:]) for start in reversed(starts))
+    return next((one for one in launches if one is not None), None)
 
 
 def _with_installed(found: LaunchCommand | None, installed: Mapping[str, str]) -> LaunchCommand | None:

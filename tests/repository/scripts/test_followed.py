@@ -1201,6 +1201,13 @@ def test_ms_swift_s_command_is_found_by_which() -> None:
     assert (found.method.kind, found.parallelism.world_size, found.model.name) == ("lora", 2, "Qwen/Qwen2.5-7B")
 
 
+@pytest.mark.parametrize("before", ["", r"source setup.sh \&\& "])
+def test_a_program_that_submits_a_launch_is_not_what_trains(before: str) -> None:
+    launch = "torchrun --nproc_per_node 4 -m swift.cli.sft --model Qwen/Qwen2.5-7B"
+    found = run(f"python mason.py --num_nodes 1 --gpus 8 -- {before}{launch}")
+    assert (found.method.kind, found.parallelism.world_size, found.model.name) == ("lora", 4, "Qwen/Qwen2.5-7B")
+
+
 def test_a_command_of_the_repository_s_own_package_is_found_by_which() -> None:
     """Its function is called, in a module that does nothing as a script."""
     files = {
