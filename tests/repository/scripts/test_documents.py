@@ -1614,6 +1614,17 @@ def test_words_of_a_hydra_program(words: str, batches: list[int]) -> None:
     assert [one.value["per_device_train_batch_size"] for one in found] == batches
 
 
+CHOOSES_ITS_TRAINER = HYDRA_PROGRAM.replace("Trainer(model", "{'a': Trainer}.get(cfg.trainer.handler)(model")
+
+
+@pytest.mark.parametrize(("program", "launches"), [(HYDRA_PROGRAM, 1), (CHOOSES_ITS_TRAINER, 0)])
+def test_a_composed_configuration_that_is_not_followed_has_no_defaults(program: str, launches: int) -> None:
+    """What the words do not override is in files of the program, and not what a class has by default."""
+    words = "trainer=$1 model.pretrained_model_name_or_path=Qwen/Qwen2.5-0.5B trainer.args.bf16=true"
+    files = {"train.py": program, "configs/train.yaml": HYDRA_CONFIG}
+    assert len(documents(f"accelerate launch train.py --config-name=train.yaml {words}", files=files)) == launches
+
+
 TUNE_MODEL = {"_component_": "torchtune.models.llama3_1.lora_llama3_1_8b", "lora_attn_modules": ["q_proj"]}
 TUNE_FILES = {"my.yaml": json.dumps({"model": TUNE_MODEL, "optimizer": {}, "loss": {}, "dataset": {}})}
 
