@@ -249,6 +249,14 @@ def test_a_part_of_a_written_file_that_is_not_known_hides_no_other_part() -> Non
     assert not [one.rule for one in found.findings if one.severity == "error"]
 
 
+def test_of_a_written_file_that_is_not_known_at_all_nothing_is_said() -> None:
+    """A template goes through sed, and nobody sees what comes out of it."""
+    written = "sed 's/ENABLED/true/' templates/ds.json > ds.json\n"
+    found = analysed(f"{written}deepspeed train.py {FLAGS} --deepspeed ds.json")
+    assert not [one.message for one in found.findings if one.severity == "error"]
+    assert "what the script writes into `ds.json`" in found.runs[0].origins["parallelism.zero.stage"].detail
+
+
 def test_programs_of_frameworks() -> None:
     trl = one("trl dpo --model_name_or_path Qwen/Qwen2.5-7B --dataset_name a/b")
     factory = one("llamafactory-cli train --stage sft --finetuning_type lora --model_name_or_path a/b --template qwen")
