@@ -18,3 +18,9 @@ MOST_LORA_TARGETS = ("q_proj", "v_proj")  # of all others that are not listed
 ONLY_IN_TRANSFORMERS_5 = frozenset(
     {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "gemma4", "gemma4_text"}
 )
+
+# Their own code makes each layer in the `torch_dtype` of config.json, whatever from_pretrained's default is
+# (modeling_chatglm.py of chatglm2, chatglm3 and glm-4, `_config_to_kwargs`). Up to 4.48.3 transformers leaves that
+# value as it is where no dtype is asked for (modeling_utils.py:4037).
+MADE_IN_DTYPE_OF_CONFIG = frozenset({"chatglm"})
+LEAVES_DTYPE_OF_CONFIG = (4, 48)

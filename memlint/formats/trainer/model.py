@@ -9,6 +9,7 @@ from memlint.architectures.model import StoredWeights
 from memlint.formats.base import named_model
 from memlint.formats.fields import STATED_MODEL, Fields, as_bool, as_int, interpolated
 from memlint.formats.trainer.config import TrainerConfig
+from memlint.formats.trainer.families import LEAVES_DTYPE_OF_CONFIG, MADE_IN_DTYPE_OF_CONFIG
 from memlint.formats.trainer.method import training_mode, training_mode_key
 from memlint.formats.trainer.recognise import OPEN_INSTRUCT
 from memlint.run import Origin
@@ -85,6 +86,9 @@ def read_weights_dtype(fields: Fields, config: TrainerConfig) -> None:
         )
     elif config.transformers >= (5,):
         _checkpoint_dtype(fields, config, _of_the_loader(config, "transformers 5 from_pretrained: dtype auto"))
+    elif _is_made_in_dtype_of_config(config):
+        origin = Origin("inferred", detail="the model's own code makes its layers in the dtype of its config.json")
+        _checkpoint_dtype(fields, config, origin)
     else:
         fields.put("model.weights_dtype", "float32", _of_the_loader(config, "transformers 4 from_pretrained"))
     fields.put(
@@ -94,6 +98,11 @@ def read_weights_dtype(fields: Fields, config: TrainerConfig) -> None:
     )
     if not fields.get("precision.autocast"):
         fields.put("precision.compute", fields.get("model.weights_dtype"), fields.origins["model.weights_dtype"])
+
+
+def _is_made_in_dtype_of_config(config: TrainerConfig) -> bool:
+    family = getattr(config.architecture, "family", "")
+    return family in MADE_IN_DTYPE_OF_CONFIG and config.transformers[:2] <= LEAVES_DTYPE_OF_CONFIG
 
 
 def _of_the_loader(config: TrainerConfig, detail: str) -> Origin:

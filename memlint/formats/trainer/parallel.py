@@ -16,6 +16,7 @@ from memlint.formats.trainer.own_engine import PLUGIN, apply_own_fsdp, is_loop
 from memlint.formats.training_arguments import default_fsdp_version
 from memlint.run import Origin, Reading
 from memlint.source.document import Document, Start
+from memlint.source.placeholders import is_placeholder
 
 NAMED_LAUNCH_FILE = "accelerate_config"
 _ONE_PROCESS = ("", "python")  # how a script is started that nobody starts several times
@@ -282,11 +283,21 @@ def _deepspeed(fields: Fields, config: TrainerConfig) -> Section | None:
         fields.put("parallelism.engine", "deepspeed", config.section.origin("deepspeed"))
         fields.unknown("parallelism.zero.stage", f"{found.message}: the DeepSpeed file says it")
         return None
+    if _is_of_a_command(found):
+        fields.put("parallelism.engine", "deepspeed", config.section.origin("deepspeed"))
+        fields.unknown("parallelism.zero.stage", f"what the script writes into `{value}` is not known")
+        return None
     message = not_deepspeed(found, value)
     if message:
         fields.issues.append(config.section.issue("wrong-companion", message, "deepspeed"))
         return None
     return root(deepspeed_file.as_read(found), "companion")
+
+
+def _is_of_a_command(found: Document) -> bool:
+    """Whether a file is what a command of the script prints into it (`sed ... > ds.json`), which nobody knows."""
+    whole = found.value
+    return is_placeholder(whole) or (isinstance(whole, str) and whole.startswith("$("))
 
 
 def _is_worked_out(config: TrainerConfig, key: str) -> bool:

@@ -177,7 +177,8 @@ def with_engine_beside(found: Estimate, run: Run, engine_phases: tuple[Phase, ..
     outside = device.outside_allocator(run) - device.sleeping_engine_bytes(run)
     shown = peak.allocated_bytes + outside
     most = max(shown + beyond_the_share(peak), woken + outside if woken else 0)
-    low, high = max(shown, found.device_low_bytes or 0), max(most, found.device_high_bytes or 0)
+    least = max(one.allocated_bytes - _kept_free(run, one) for one in engine_phases) + outside
+    low, high = max(least, found.device_low_bytes or 0), max(most, found.device_high_bytes or 0)
     reaches = fits_beside_engine(run, engine_phases)
     verdict = device.verdict(low, high, usable)
     own = "" if verdict == "fits" else getattr(run.hardware.gpu, "name", "")  # a card is told by what it needs at most
@@ -231,6 +232,24 @@ def shortest(run: Run) -> Run | None:
 
 _GRAPHS = 2 << 30
 _LEFT_IN_CACHES = 0.15
+
+
+_MOST_SEQUENCES = 1024
+_SAMPLER = 28
+
+
+def _kept_free(run: Run, found: Phase) -> int:
+    """The most bytes of vLLM's share that nobody has while it writes few completions: what its profile took.
+
+    vLLM takes the peak of a forward off the cache and frees it again (vllm 0.33.0 v1/worker/gpu_worker.py:641). The
+    largest part is the sampler's: for each logit of `max_num_seqs` sequences (verl 0.9.1 trainer/config/rollout: 1024)
+    2 bytes and 4 in float32, 12 of the sorted ones with their places, and 10 of their probabilities, masks and result
+    (v1/sample/ops/topk_topp_sampler.py). SGLang counts none of it in its share.
+    """
+    if found.name != "rollout" or run.rollout.share_of_free:
+        return 0
+    vocabulary: int = run.model.architecture.vocab_size
+    return min(found.components[ENGINE], _MOST_SEQUENCES * vocabulary * _SAMPLER)
 
 
 def beyond_the_share(found: Phase) -> int:

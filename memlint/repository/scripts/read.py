@@ -20,7 +20,7 @@ from memlint.formats.trainer.python.python_run import PythonRun
 from memlint.repository.scripts import job_headers, slurm
 from memlint.repository.scripts.arguments import arguments, config, lone_config, takes_all_from_config
 from memlint.repository.scripts.command_line import command_line
-from memlint.repository.scripts.commands import LaunchCommand, command, is_open, options
+from memlint.repository.scripts.commands import LaunchCommand, command, is_open, options, overrides
 from memlint.repository.scripts.config_files import config_word
 from memlint.repository.scripts.definitions import TrainingProgram, program
 from memlint.repository.scripts.document import Values
@@ -263,6 +263,13 @@ def _says_nothing(launched: LaunchCommand, program: TrainingProgram, runs: tuple
     return "model_name_or_path" not in {*defaults, *program.constants}
 
 
+def _overrides_a_config(launched: LaunchCommand) -> bool:
+    """Whether words such as `trainer.args.bf16=true` change values of a configuration that the program composes: where
+    its code could not be followed with them, what the other values are is not known, and no default of a class."""
+    _, others = options(launched.arguments)
+    return any("." in one.name for one in overrides(others))
+
+
 def _is_of_a_file(value: Value | None) -> bool:
     """Whether a value is written in a config, or has no place."""
     return value is None or source_of(value).how == "config"
@@ -379,7 +386,9 @@ class _Reader:
             runs = self._followed(entry, launched, line, invocation)
             if not runs and _names_another_command(launched, definitions):
                 return ()
-        if format_name == "trainer" and _says_nothing(launched, definitions, runs):
+        if format_name == "trainer" and (
+            _says_nothing(launched, definitions, runs) or (not runs and _overrides_a_config(launched))
+        ):
             return ()
         leaves = format_name == "trainer" and _leaves_to_a_file(launched, definitions)
         name = "trainer" if format_name is None else format_name

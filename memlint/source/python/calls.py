@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -238,20 +238,40 @@ def _construct(reader: Reader, target: Class, given: Call) -> Value:
         known: dict[str, Any] = {**made.attributes, **given.named}
         seen = Made(base.name, given.positional, known, given.source)
         seen.attributes[OBJECT] = made
-        own = _own_arguments(target, initialise)
-        if own is not None:
-            rest = given.named if _hands_rest_on(initialise) else ()
-            seen.attributes[HANDED_ON] = Items([Known(name) for name in rest if name not in own])
+        handed_on = _handed_on(target, given.named)
+        if handed_on is not None:
+            seen.attributes[HANDED_ON] = Items([Known(name) for name in handed_on])
         reader.observe(seen)
     return made
 
 
-def _own_arguments(target: Class, initialise: Value) -> frozenset[str] | None:
+def _handed_on(target: Class, given: Iterable[str]) -> tuple[str, ...] | None:
+    """Of the names that a class is given, those that its library's class gets: no `__init__` on the way has them, and
+    each gives the rest to the next. None where there is no `__init__` on the way."""
+    left, is_seen = tuple(given), False
+    for one in _lineage(target):
+        own = _own_arguments(one)
+        if own is not None:
+            hands_on = "__init__" not in one.methods or _hands_rest_on(one.methods["__init__"])
+            left, is_seen = tuple(name for name in left if hands_on and name not in own), True
+    return left if is_seen else None
+
+
+def _lineage(target: Class) -> Iterator[Class]:
+    """A class of the repository and those that it derives from."""
+    yield target
+    for base in target.bases:
+        if isinstance(base, Class):
+            yield from _lineage(base)
+
+
+def _own_arguments(target: Class) -> frozenset[str] | None:
     """The names that a class's own `__init__` takes, also the one that `@dataclass` writes; None without either."""
-    if isinstance(initialise, PythonFunction):
-        own = initialise.node.args
+    initialise = target.methods.get("__init__")
+    if initialise is not None:
+        own = initialise.args
         named = (one.arg for one in (*own.posonlyargs, *own.args, *own.kwonlyargs))
-        return frozenset((*named, *(_popped(initialise.node, own.kwarg.arg) if own.kwarg else ())))
+        return frozenset((*named, *(_popped(initialise, own.kwarg.arg) if own.kwarg else ())))
     return frozenset(field_types(target)) if target.is_dataclass else None
 
 
@@ -262,15 +282,13 @@ def _popped(function: FunctionNode, rest: str) -> Iterator[str]:
             yield str(call.args[0].value)
 
 
-def _hands_rest_on(initialise: Value) -> bool:
+def _hands_rest_on(initialise: FunctionNode) -> bool:
     """Whether a class's own `__init__` gives a call the arguments for which it has no name: not all do that take
-    `**kwargs`. True of a class without one."""
-    if not isinstance(initialise, PythonFunction):
-        return True
-    rest = initialise.node.args.kwarg
+    `**kwargs`."""
+    rest = initialise.args.kwarg
     spread = (
         keyword.value
-        for call in ast.walk(initialise.node)
+        for call in ast.walk(initialise)
         if isinstance(call, ast.Call)
         for keyword in call.keywords
         if keyword.arg is None

@@ -1268,6 +1268,28 @@ def test_a_script_that_asks_for_its_card(test: str, at_least_ampere: Any, turing
     assert found == [at_least_ampere, turing, ada, None]
 
 
+LOADED = """\
+from transformers import AutoModel, Trainer, TrainingArguments
+
+model = AutoModel.from_pretrained("{}", trust_remote_code=True)
+Trainer(model=model, args=TrainingArguments("out"), train_dataset=d).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "release", "dtype"),
+    [
+        ("THUDM/chatglm2-6b", "4.30.1", "float16"),
+        ("THUDM/chatglm2-6b", "4.57.0", "float32"),
+        ("meta-llama/Llama-2-7b-hf", "4.30.1", "float32"),
+    ],
+)
+def test_some_models_make_their_layers_in_the_dtype_of_their_config(model: str, release: str, dtype: str) -> None:
+    versions = {"transformers": release, "peft": "0.4.0"}
+    run = memlint.estimate(LOADED.format(model), path="train.py", versions=versions).run
+    assert (run.model.weights_dtype, run.precision.compute) == (dtype, dtype)
+
+
 PREPARED = """\
 {first}
 import torch

@@ -73,6 +73,27 @@ def test_a_class_of_the_scripts_own_may_keep_what_it_is_given(takes: str, hands_
     assert sum("takes no `max_pixels`" in one.message for one in found) == count
 
 
+BETWEEN = """\
+from transformers import Trainer, TrainingArguments
+
+class Middle(Trainer):
+    def __init__(self, model, args, {takes}**kwargs):
+        super().__init__(model=model, args=args, **kwargs)
+
+class OwnTrainer(Middle):
+    def __init__(self, model, args, kind="a", **kwargs):
+        super().__init__(model=model, args=args, **kwargs)
+
+OwnTrainer("Qwen/Qwen2.5-0.5B", TrainingArguments("o"), train_dataset=d, max_pixels=4).train()
+"""
+
+
+@pytest.mark.parametrize(("takes", "count"), [("max_pixels=0, ", 0), ("", 1)])
+def test_a_class_between_may_keep_it_too(takes: str, count: int) -> None:
+    found = memlint.check(BETWEEN.format(takes=takes), path="train.py", fixes=False).findings
+    assert sum("takes no `max_pixels`" in one.message for one in found) == count
+
+
 def test_several_names_that_resemble_none_are_a_forks() -> None:
     found = said(adapter=", keep_lmc=1, sign_preserve=2")
     assert [severity for severity, _ in found] == ["info", "info"]

@@ -94,6 +94,17 @@ def test_a_share_beyond_the_card_does_not_fit() -> None:
     assert "A100-80GB" not in estimate(full).fits_on
 
 
+def test_what_the_engine_profiled_need_not_be_on_the_card_while_it_writes() -> None:
+    """vLLM takes a forward's peak off its cache: a run that is over the card by less may run, and SGLang's has none."""
+    one = run(**{**ASLEEP, "rollout__share": 0.99}, hardware=CARD)
+    vocabulary = one.model.architecture.vocab_size
+    found = estimate(one)
+    assert found.verdict == "tight"
+    assert (found.device_bytes or 0) - (found.device_low_bytes or 0) == 1024 * vocabulary * 28
+    of_free = estimate(replace(one, {"rollout.share_of_free": True}))
+    assert of_free.device_low_bytes == of_free.device_bytes
+
+
 def test_a_card_is_said_to_hold_the_run_where_its_verdict_is_fits() -> None:
     """What an engine shows beyond its share counts for every card that is named, the run's own included."""
     verdicts = set()

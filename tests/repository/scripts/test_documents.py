@@ -249,6 +249,14 @@ def test_a_part_of_a_written_file_that_is_not_known_hides_no_other_part() -> Non
     assert not [one.rule for one in found.findings if one.severity == "error"]
 
 
+def test_of_a_written_file_that_is_not_known_at_all_nothing_is_said() -> None:
+    """A template goes through sed, and nobody sees what comes out of it."""
+    written = "sed 's/ENABLED/true/' templates/ds.json > ds.json\n"
+    found = analysed(f"{written}deepspeed train.py {FLAGS} --deepspeed ds.json")
+    assert not [one.message for one in found.findings if one.severity == "error"]
+    assert "what the script writes into `ds.json`" in found.runs[0].origins["parallelism.zero.stage"].detail
+
+
 def test_programs_of_frameworks() -> None:
     trl = one("trl dpo --model_name_or_path Qwen/Qwen2.5-7B --dataset_name a/b")
     factory = one("llamafactory-cli train --stage sft --finetuning_type lora --model_name_or_path a/b --template qwen")
@@ -1612,6 +1620,17 @@ def test_words_of_a_hydra_program(words: str, batches: list[int]) -> None:
     """A value that ends like a file names none to read; `--cfg` shows the configuration instead of training."""
     found = documents(f"python train.py {words}", files={"train.py": HYDRA_PROGRAM, "configs/train.yaml": HYDRA_CONFIG})
     assert [one.value["per_device_train_batch_size"] for one in found] == batches
+
+
+CHOOSES_ITS_TRAINER = HYDRA_PROGRAM.replace("Trainer(model", "{'a': Trainer}.get(cfg.trainer.handler)(model")
+
+
+@pytest.mark.parametrize(("program", "launches"), [(HYDRA_PROGRAM, 1), (CHOOSES_ITS_TRAINER, 0)])
+def test_a_composed_configuration_that_is_not_followed_has_no_defaults(program: str, launches: int) -> None:
+    """What the words do not override is in files of the program, and not what a class has by default."""
+    words = "trainer=$1 model.pretrained_model_name_or_path=Qwen/Qwen2.5-0.5B trainer.args.bf16=true"
+    files = {"train.py": program, "configs/train.yaml": HYDRA_CONFIG}
+    assert len(documents(f"accelerate launch train.py --config-name=train.yaml {words}", files=files)) == launches
 
 
 TUNE_MODEL = {"_component_": "torchtune.models.llama3_1.lora_llama3_1_8b", "lora_attn_modules": ["q_proj"]}
