@@ -23,7 +23,7 @@ def cast(tape: Tape, x: Value, width: int) -> Value:
     if x.width == width:
         return hold(x)
     found = tape.new(x.extent, width)
-    tape.node((found,), (x,))
+    tape.node((found,), (x,), packs=False)
     return found
 
 
@@ -37,22 +37,22 @@ def _autocast(tape: Tape, x: Value, width: int) -> Value:
 def copy(tape: Tape, x: Value, extent: str = "") -> Value:
     """A copy, as of `contiguous()`. Its gradient is a view of the incoming one."""
     found = tape.new(extent or x.extent, x.width)
-    tape.node((found,), (x,), aliases=True)
+    tape.node((found,), (x,), aliases=True, packs=False)
     return found
 
 
 def add(tape: Tape, a: Value, b: Value) -> Value:
     """`a + b` in the wider dtype; saves nothing."""
     found = tape.new(a.extent, max(a.width, b.width))
-    tape.node((found,), (a, b), aliases=True)
+    tape.node((found,), (a, b), aliases=True, packs=False)
     return found
 
 
 def subtract(tape: Tape, a: Value, b: Value) -> Value:
     """`a - b` where `b` is one number per row: the gradient of `b` is a sum over a negated copy."""
     found = tape.new(a.extent, max(a.width, b.width))
-    tape.node((found,), (b,), (), ((a.extent, a.width),) if b.requires_grad else ())
-    tape.node((found,), (a,), aliases=True)
+    tape.node((found,), (b,), (), ((a.extent, a.width),) if b.requires_grad else (), packs=False)
+    tape.node((found,), (a,), aliases=True, packs=False)
     return found
 
 
@@ -61,7 +61,7 @@ def multiply(tape: Tape, a: Value, b: Value) -> Value:
     width = max(a.width, b.width)
     saved = [value for value, other in ((a, b), (b, a)) if other.requires_grad and tape.grad]
     found = tape.new(a.extent, width)
-    tape.node((found,), (a, b), saved, gradient_width=width)
+    tape.node((found,), (a, b), saved, gradient_width=width, packs_first=True)
     return found
 
 
@@ -76,14 +76,14 @@ def multiply_by_row(tape: Tape, x: Value, factor: Value, width: int = FP32_BYTES
 def scale(tape: Tape, x: Value) -> Value:
     """`x * number`."""
     found = tape.new(x.extent, x.width)
-    tape.node((found,), (x,))
+    tape.node((found,), (x,), packs=False)
     return found
 
 
 def scale_in_place(tape: Tape, x: Value) -> Value:
     """`x *= number`: the result has the input's memory, the gradient memory of its own. Takes over the reference."""
     found = Value(x.storage, x.extent, x.width, x.requires_grad)
-    tape.node((found,), (x,))
+    tape.node((found,), (x,), packs=False)
     return found
 
 
@@ -91,7 +91,7 @@ def scale_by_constant(tape: Tape, x: Value, constant: Value) -> Value:
     """`x * tensor` where the tensor needs no gradient but is saved (cos, sin)."""
     width = max(x.width, constant.width)
     found = tape.new(x.extent, width)
-    tape.node((found,), (x,), (constant,), gradient_width=width)
+    tape.node((found,), (x,), (constant,), gradient_width=width, packs_first=True)
     return found
 
 
@@ -101,16 +101,17 @@ def scale_by_weight(tape: Tape, weight: Parameter, x: Value) -> Value:
     found = tape.new(x.extent, width)
     if weight.trainable:
         gradient = (ParameterGradient(weight.extent, weight.width, weight.width),)
-        tape.node((found,), (x,), (x,), ((x.extent, width),), weights=gradient, gradient_width=width)
+        temporaries = ((x.extent, width),)
+        tape.node((found,), (x,), (x,), temporaries, weights=gradient, gradient_width=width, packs_first=True)
     else:
-        tape.node((found,), (x,), gradient_width=width)
+        tape.node((found,), (x,), gradient_width=width, packs_first=True)
     return found
 
 
 def unary(tape: Tape, x: Value, temporaries: int = 0) -> Value:
     """An activation function whose derivative reads its input (silu, gelu, relu^2)."""
     found = tape.new(x.extent, x.width)
-    tape.node((found,), (x,), (x,), ((x.extent, x.width),) * temporaries)
+    tape.node((found,), (x,), (x,), ((x.extent, x.width),) * temporaries, packs_first=True)
     return found
 
 
@@ -142,7 +143,7 @@ def slice_of(tape: Tape, x: Value, extent: str) -> Value:
     """A slice: a view whose gradient is padded to the whole with zeros."""
     x.storage.references += 1
     found = Value(x.storage, extent, x.width, x.requires_grad)
-    tape.node((found,), (x,))
+    tape.node((found,), (x,), packs=False)
     return found
 
 
@@ -158,14 +159,14 @@ def split(tape: Tape, x: Value, extents: tuple[str, ...]) -> tuple[Value, ...]:
     """`chunk` / `split`: views; their gradients are joined into one tensor."""
     x.storage.references += len(extents)
     found = tuple(Value(x.storage, extent, x.width, x.requires_grad) for extent in extents)
-    tape.node(found, (x,))
+    tape.node(found, (x,), packs=False)
     return found
 
 
 def concat(tape: Tape, parts: tuple[Value, ...], extent: str) -> Value:
     """`cat`: a new tensor; gradients are views."""
     found = tape.new(extent, parts[0].width)
-    tape.node((found,), parts, aliases=True)
+    tape.node((found,), parts, aliases=True, packs=False)
     return found
 
 
@@ -173,7 +174,7 @@ def matmul(tape: Tape, a: Value, b: Value, extent: str) -> Value:
     """A batched product of two activations."""
     saved = [value for value, other in ((a, b), (b, a)) if other.requires_grad and tape.grad]
     found = tape.new(extent, a.width)
-    tape.node((found,), (a, b), saved)
+    tape.node((found,), (a, b), saved, packs_first=True)
     return found
 
 
@@ -210,7 +211,7 @@ def linear(
         dequantized += ((weight.extent, unpacks_with),)
     if dequantized:
         tape.spike(*dequantized)
-    tape.node((found,), (operand,), saved, dequantized, weights=gradients)
+    tape.node((found,), (operand,), saved, dequantized, weights=gradients, packs_first=not weight.quantized)
     tape.drop(operand)
     if weight_copy is not None and not weight.trainable:
         tape.release(weight_copy)

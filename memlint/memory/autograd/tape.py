@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import accumulate, compress, pairwise
+from itertools import accumulate, compress, islice, pairwise
 from operator import itemgetter, ne
 from struct import unpack
 
@@ -97,6 +97,7 @@ class Node(NamedTuple):
     weights: tuple[ParameterGradient, ...]
     gradient_width: int
     over_incoming: bool = False  # with `aliases`: written over the incoming gradient, whatever was saved
+    packs: bool = False  # whether it may have saved something, be it a parameter
 
 
 class TensorSize(NamedTuple):
@@ -153,6 +154,7 @@ class Tape:
         self._cast_weights: dict[str, Storage] = {}
         self.leaves: list[Value] = []
         self._cast_leaves: dict[Value, Value] = {}
+        self._last_packed = (0, 0)  # how many live sets there were as a node saved something last, and the live set
 
     # -- allocation -------------------------------------------------------------------------
 
@@ -208,14 +210,20 @@ class Tape:
         gradient_width: int = 0,
         over_incoming: bool = False,
         after_temporaries: tuple[tuple[str, int], ...] = (),
+        packs: bool = True,
+        packs_first: bool = False,
     ) -> None:
         """Record an op, see `Node`. Does nothing where nothing needs a gradient. Sizes are (extent, width).
 
-        `after_temporaries`: gradients that are allocated only when the temporaries are freed.
+        `after_temporaries`: gradients that are allocated only when the temporaries are freed. `packs`: whether the op
+        may save anything, be it a parameter; `packs_first`: all that it saves are inputs, before it allocates.
         """
         differentiable = tuple([value for value in inputs if value.requires_grad])
         if not self.grad or not (differentiable or weights):
             return
+        if packs:
+            made = sum([value.storage.increment for value in outputs]) if packs_first else 0
+            self._last_packed = (len(self.live_sets), self.live - made)
         storages = tuple(value if isinstance(value, Storage) else value.storage for value in saved)
         for storage in storages:
             storage.references += 1
@@ -227,7 +235,7 @@ class Tape:
         if after_temporaries:
             extra += tuple([-self.increment(extent, width) for extent, width in after_temporaries])
         self.nodes.append(
-            Node(outputs, differentiable, storages, extra, aliases, weights, gradient_width, over_incoming)
+            Node(outputs, differentiable, storages, extra, aliases, weights, gradient_width, over_incoming, packs)
         )
 
     def cached_cast(self, weight: Parameter, width: int) -> Storage:
@@ -260,6 +268,13 @@ class Tape:
             self.release(storage)
         self._cast_weights.clear()
 
+    def stop_at_last_saved(self) -> None:
+        """Forget the live sets after the last op that saved something, whose inputs are alive then: non-reentrant
+        checkpointing ends a recomputation as soon as it has all that the first forward saved (torch 2.13
+        utils/checkpoint.py, `_StopRecomputationError`)."""
+        count, live = self._last_packed
+        self.live_sets = dict.fromkeys([*islice(self.live_sets, count), live])
+
     # -- backward ---------------------------------------------------------------------------
 
     def incoming_gradient(self, output: Value) -> Storage:
@@ -273,16 +288,31 @@ class Tape:
         """Counts a storage in all live sets so far."""
         self.live_sets = {live + storage.increment: None for live in self.live_sets}
 
-    def backward(self, output: Value, gradient: Storage | None = None) -> None:
-        """Run the recorded nodes in reverse, from the gradient of `output` (allocated here unless given)."""
+    def backward(self, output: Value, gradient: Storage | None = None, recomputed: bool = False) -> None:
+        """Run the recorded nodes in reverse, from the gradient of `output` (allocated here unless given).
+
+        `recomputed`: the forward that was recorded runs when the backward first reads what a node saved.
+        """
         if gradient is None:
             gradient = self.incoming_gradient(output)
         output.gradient = gradient
+        if recomputed:
+            self._run_to_first_saved()
         self.live_sets[self.live] = None
         for node in reversed(self.nodes):
             self._run(node)
         self.live_sets[self.live] = None
         self.nodes.clear()
+
+    def _run_to_first_saved(self) -> None:
+        """Run the last nodes that saved nothing, and count what they leave in all live sets so far (torch 2.13
+        utils/checkpoint.py, `unpack_hook`)."""
+        live_sets, before = self.live_sets, self.live
+        self.live_sets = {}  # of these nodes: nothing is computed again yet
+        while self.nodes and not self.nodes[-1].packs:
+            self._run(self.nodes.pop())
+        left = self.live - before
+        self.live_sets = {live + left: None for live in live_sets}
 
     def _run(self, node: Node) -> None:
         incoming = [value.gradient for value in node.outputs if value.gradient is not None]

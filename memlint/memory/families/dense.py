@@ -44,9 +44,13 @@ EXAONE4 = Family(
     norm=NormTraits(after_blocks=True),
     liger=LigerTraits(supported=True),
 )
-# models/granite/modeling_granite.py:386
+# models/granite/modeling_granite.py:386; `residual_multiplier` in GraniteDecoderLayer.forward
 GRANITE = Family(
-    model_types=("granite",), scales_after_embedding=True, liger=LigerTraits(supported=True, layers="in_place")
+    model_types=("granite",),
+    classes=("GraniteDecoder",),
+    scales_after_embedding=True,
+    scales_branches=True,
+    liger=LigerTraits(supported=True, layers="in_place"),
 )
 GRANITE_SWA = Family(
     model_types=("granite_swa",),
@@ -54,16 +58,27 @@ GRANITE_SWA = Family(
     code=since(5),
     attention=AttentionTraits(sdpa=NEVER, scales_by_sinks=True),
     scales_after_embedding=True,
+    scales_branches=True,
 )
 GRANITE_VISION = Family(
     model_types=("granite4_vision",),
+    classes=("Granite4VisionText",),
     code=since(5),
     scales_after_embedding=True,
+    scales_branches=True,
     vision=VisionTraits(passes_use_cache=True),
 )
-GRANITE_DOCLING = GRANITE_VISION._replace(model_types=("granite_docling",), vision=VisionTraits())
+GRANITE_DOCLING = GRANITE_VISION._replace(
+    model_types=("granite_docling",), classes=("GraniteDocling",), vision=VisionTraits()
+)
 MOLMO2 = Family(model_types=("molmo2",), code=since(5), vision=VisionTraits(needs_token_types=True))
-HYPERCLOVAX = Family(model_types=("hyperclovax", "hyperclovax_vision_v2"), code=since(5), scales_after_embedding=True)
+HYPERCLOVAX = Family(
+    model_types=("hyperclovax", "hyperclovax_vision_v2"),
+    classes=("HyperCLOVAX",),
+    code=since(5),
+    scales_after_embedding=True,
+    scales_branches=True,
+)
 HUNYUAN = Family(
     model_types=("hunyuan_v1_dense",),
     classes=("HunYuan",),
@@ -106,11 +121,14 @@ STABLELM = Family(
 NEWER = Family(
     model_types=(
         *("cwm", "internlm3", "iquestcoder", "jais2", "kimi_k25"),
-        *("glmasr", "lfm3_vl", "mellum", "minicpm3", "minimax_m3_vl", "ministral3"),
+        *("glmasr", "lfm3_vl", "mellum", "minimax_m3_vl", "ministral3"),
         "youtu",
     ),
     code=since(5),
 )
+
+# models/minicpm3/modeling_minicpm3.py, MiniCPM3DecoderLayer: `residual_scale`
+MINICPM3 = Family(model_types=("minicpm3",), classes=("MiniCPM3",), code=since(5), scales_branches=True)
 
 NANOCHAT = Family(
     model_types=("nanochat",),
@@ -139,6 +157,7 @@ ROWS = (
     HYPERCLOVAX,
     HUNYUAN,
     HUNYUAN_VL,
+    MINICPM3,
     NANOCHAT,
     NEMOTRON,
     HELIUM,

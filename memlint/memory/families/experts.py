@@ -25,6 +25,7 @@ STACKED_CHOSEN_FIRST = Family(
     model_types=("granitemoe", "granitemoeshared", "jetmoe"),
     classes=("GraniteMoe", "JetMoe"),
     scales_after_embedding=True,
+    scales_branches=True,
     experts=ExpertTraits(routers.CHOSEN_FIRST, stacked=ALWAYS),
 )
 JAMBA = Family(model_types=("jamba",), classes=("Jamba",), experts=ExpertTraits(routers.IN_INPUT_DTYPE))

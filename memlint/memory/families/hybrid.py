@@ -26,6 +26,7 @@ GRANITE_HYBRID = Family(
     model_types=("granitemoehybrid",),
     classes=("GraniteMoeHybrid",),
     scales_after_embedding=True,
+    scales_branches=True,
     experts=ExpertTraits(routers.CHOSEN_FIRST, stacked=ALWAYS),
 )
 NEMOTRON_H = Family(

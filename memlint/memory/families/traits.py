@@ -353,6 +353,8 @@ class Family(NamedTuple):
     causal_buffer_in_dtype: bool = False
     # Dropout follows the norm after the last layer.
     drops_last_norm: bool = False
+    # The outputs of attention and MLP are multiplied by a number before they join the residual stream.
+    scales_branches: bool = False
     # A layer multiplies its output in place by a number.
     scales_output: bool = False
     # Keys, gates, and the inputs and outputs of the MLP and the state-space scan are multiplied by numbers of the

@@ -75,15 +75,17 @@ def _recomputation(
 ) -> tuple[PeakCandidates, PeakCandidates, int]:
     """The last three fields of the profile: the forward once more with its backward, what that leaves, the width."""
     tape, x, y, returned = _forward(shape, roles, kernels, mode._replace(input_needs_gradient=True), grad=True)
+    if not mode.reentrant:
+        tape.drop(y, *returned)
+        tape.end_autocast()
+        tape.stop_at_last_saved()
     incoming_gradient = tape.incoming_gradient(y)
     tape.end_autocast()
     zeros = [tape.new(value.extent, value.width) for value in returned if mode.reentrant]
-    if not mode.reentrant:
-        tape.drop(y, *returned)
     # CheckpointFunction.backward holds its arguments (torch 2.13 utils/checkpoint.py). Where the output is a sum, its
     # gradient is that of the residual stream, and the engine adds the next one out of place.
     incoming_gradient.references += mode.reentrant
-    tape.backward(y, incoming_gradient)
+    tape.backward(y, incoming_gradient, recomputed=not mode.reentrant)
     if mode.reentrant:  # unused outputs get zeros as gradients
         tape.release(incoming_gradient)
         tape.drop(y, *returned, *zeros)

@@ -51,7 +51,7 @@ def _computed(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value
     held += [ops.hold(mixed)] if traits.holds_attention else []
     tape.drop(first_normed)
     mixed = _layer_scale(context, roles, _post_norm(context, shape, roles, mixed))
-    residual = ops.add(tape, x, mixed)
+    residual = _plus(context, x, mixed)
     tape.drop(mixed)
     if shape.cross_attention is not None:
         residual = _plus_cross_attention(context, shape, shape.cross_attention, roles, residual)
@@ -65,11 +65,22 @@ def _computed(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value
     if shape.mlp.parallel_experts:
         mlp_output = _with_experts(context, shape, roles, residual, mlp_output)
     mlp_output = _layer_scale(context, roles, _post_norm(context, shape, roles, mlp_output))
-    found = ops.add(tape, residual, mlp_output)
+    found = _plus(context, residual, mlp_output)
     tape.drop(residual, mlp_output, *held)
     if shape.per_layer_size:
         found = _with_own_embedding(context, shape, roles, found)
     return ops.scale_in_place(tape, found) if context.family.scales_output else found
+
+
+def _plus(context: LayerContext, residual: Value, branch: Value) -> Value:
+    """`residual + branch`, where the family asks for it `residual + branch * number`."""
+    tape = context.tape
+    if not context.family.scales_branches:
+        return ops.add(tape, residual, branch)
+    scaled = ops.scale(tape, branch)
+    found = ops.add(tape, residual, scaled)
+    tape.drop(scaled)
+    return found
 
 
 def _plus_cross_attention(

@@ -69,23 +69,25 @@ def _with_lora(context: LayerContext, linear: Linear, x: Value, result: Value, e
     after_dropout = ops.dropout(tape, adapter_input) if linear.dropout else adapter_input
     if linear.magnitude is not None:
         scaled = dora(context, linear, linear.magnitude, after_dropout, result, extent)
+        if linear.dropout:
+            tape.drop(after_dropout)
     else:
-        adapter_output = _low_rank(context, linear, after_dropout, extent)
+        adapter_output = _low_rank(context, linear, after_dropout, extent, consumes=linear.dropout)
         scaled = ops.scale(tape, adapter_output)
         tape.drop(adapter_output)
-    if linear.dropout:
-        tape.drop(after_dropout)
     summed = ops.add(tape, result, scaled)
     found = ops.cast(tape, summed, result.width)  # back to the base layer's dtype
     tape.drop(result, scaled, adapter_input, summed)
     return found
 
 
-def _low_rank(context: LayerContext, linear: Linear, x: Value, extent: str) -> Value:
-    """`B(A(x))`."""
+def _low_rank(context: LayerContext, linear: Linear, x: Value, extent: str, consumes: bool = False) -> Value:
+    """`B(A(x))`. `consumes`: nothing else holds `x`, which goes when `A` returns."""
     assert linear.down is not None and linear.up is not None
     tape, autocast_width = context.tape, context.kernels.autocast_width
     low = ops.linear(tape, x, linear.down, linear.rank, autocast_width)
+    if consumes:
+        tape.drop(x)
     output = ops.linear(tape, low, linear.up, extent, autocast_width)
     tape.drop(low)
     return output

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlint.memory.autograd.tape import Tape, Value, counters
+import memlint.memory.autograd.ops as ops
+from memlint.memory.autograd.tape import Parameter, Tape, Value, counters
 from memlint.memory.autograd.walk import tensor_bytes
 
 SIZES = tuple((f"extent{number}", 2) for number in range(4))
@@ -47,3 +48,33 @@ def test_the_peaks_are_the_live_sets_that_no_other_contains(steps: list[tuple[bo
 
 def contains(other: tuple[int, ...], one: tuple[int, ...]) -> bool:
     return other != one and all(more >= less for more, less in zip(other, one, strict=True))
+
+
+def _recomputed_branch() -> dict[tuple[str, int], list[int]]:
+    """How many tensors of each size the peaks have of `x + scale(f(wide(x))).float()`, which is recomputed."""
+    tape = Tape()
+    x = tape.new("hidden", 2, requires_grad=True)
+    wide = ops.linear(tape, x, Parameter("w", 2, trainable=True), "wide")
+    tape.spike(("wide", 2), ("wide", 2))
+    product = ops.linear(tape, wide, Parameter("v", 2, trainable=True), "hidden")
+    scaled = ops.scale(tape, product)
+    converted = ops.cast(tape, scaled, 4)
+    y = ops.add(tape, converted, x)
+    tape.drop(wide, product, scaled, converted, y)
+    tape.stop_at_last_saved()
+    tape.backward(y, tape.incoming_gradient(y), recomputed=True)
+    peaks = tape.take_peaks()
+    counts = [counters(live, len(peaks.tensor_sizes)) for live in peaks.packed]
+    return {(size.extent, size.width): [one[at] for one in counts] for at, size in enumerate(peaks.tensor_sizes)}
+
+
+def test_a_recomputation_ends_with_the_last_op_that_saves_something() -> None:
+    """What follows it, here in fp32, is not computed again, and the gradients in fp32 are gone before."""
+    assert max(_recomputed_branch()["hidden", 4]) == 0
+
+
+def test_gradients_made_before_the_recomputation_are_alive_in_it() -> None:
+    """Where most wide tensors are alive: `x`, what the sum has sent it, and the gradient of the product by a number."""
+    found = _recomputed_branch()
+    at = max(range(len(found["wide", 2])), key=found["wide", 2].__getitem__)
+    assert (found["wide", 2][at], found["hidden", 4][at], found["hidden", 2][at]) == (3, 0, 3)

@@ -61,7 +61,7 @@ def test_first_steps_reserve_what_simulated_ones_do(
     model: str, dtype: str, optimizer: str, length: int, settings: dict[str, Any], replayed: float
 ) -> None:
     found = _reserved(full_run(model, dtype, optimizer, length, **settings))
-    assert found / GIB == pytest.approx(replayed, rel=0.02)
+    assert found / GIB == pytest.approx(replayed, rel=0.022)
 
 
 def test_packed_batches_are_alike_from_the_first_step_on() -> None:
