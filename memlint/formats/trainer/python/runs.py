@@ -190,35 +190,16 @@ def _run_of_trainer(trainer: Made, calls: list[Made], text: str) -> PythonRun:
     name, own = _own_arguments(arguments, model)
     keys = _keys_of(trainer, model, loaded_with, own)
     keys |= _length_keys(trainer, keys, calls)
-    if _MULTIPLIES_BATCH.search(text):
-        keys["per_device_train_batch_size"] = Undetermined(_SPLITS_BATCH, trainer.source)
-    if "fast_inference" in keys and _STANDBY.search(text):
-        keys[STANDBY] = Known(True, trainer.source)
+    keys |= _keys_by_pattern(keys, trainer, text)
     if isinstance(model, Undetermined):  # how it is loaded, and what is added to it, is not seen
         keys["dtype"] = model
     unsure, frozen = _what_trains(keys, model, calls, text)
     unmodelled, state = unmodelled_features(trainer, model, calls, own)
-    texts, compares = texts_per_sample(trainer) if trainer.last in OF_EMBEDDINGS else (0, "")
-    program = StartedProgram(
+    program = _program_of_trainer(trainer, calls, text)._replace(
         unmodelled=unmodelled,
         model_state=state,
-        loads_model=not isinstance(model, Known),
-        is_plain_trainer=OBJECT not in trainer.attributes,
-        quantized_preparation=_preparation(model is not None and is_prepared(calls, model), text),
         frozen=frozen,
-        gives_reference=isinstance(trainer.arguments.get("ref_model"), Made),
-        keeps_logits=_keeps_logits(trainer, arguments),
-        takes_texts_alone=takes_texts_alone(trainer, calls),
-        evaluates_nothing=_evaluates_nothing(trainer),
-        texts_per_sample=texts,
-        compares_texts=compares,
-        compares_samples=loss_over_batch(trainer),
-        cuts_nothing=_cuts_nothing(trainer, calls),
-        fills_length=trainer.last in TRANSFORMERS and fills(calls),
         spreads_layers=model is not None and spreads_layers(_by_name(model, loaded_with)),
-        device_map=spreading_device_map(model) if model is not None else "",
-        loads_before_engine=model is not None and loads_before_engine(model, calls),
-        trainer_call=_call_of(trainer, calls),
     )
     return PythonRun(
         trainer=trainer.last,
@@ -229,6 +210,39 @@ def _run_of_trainer(trainer: Made, calls: list[Made], text: str) -> PythonRun:
         arguments_call=arguments.source.span if isinstance(arguments, Made) else None,
         loading_call=loading_call(model),
         set_later=frozenset(arguments.attributes) if isinstance(arguments, Made) else frozenset(),
+    )
+
+
+def _keys_by_pattern(keys: Keys, trainer: Made, text: str) -> Keys:
+    """Keys that the code changes in a way that is told by its text alone."""
+    found: Keys = {}
+    if _MULTIPLIES_BATCH.search(text):
+        found["per_device_train_batch_size"] = Undetermined(_SPLITS_BATCH, trainer.source)
+    if "fast_inference" in keys and _STANDBY.search(text):
+        found[STANDBY] = Known(True, trainer.source)
+    return found
+
+
+def _program_of_trainer(trainer: Made, calls: list[Made], text: str) -> StartedProgram:
+    """What the trainer's call and the script's other calls show of the run, beside its keys and what trains."""
+    model = model_of(trainer)
+    texts, compares = texts_per_sample(trainer) if trainer.last in OF_EMBEDDINGS else (0, "")
+    return StartedProgram(
+        loads_model=not isinstance(model, Known),
+        is_plain_trainer=OBJECT not in trainer.attributes,
+        quantized_preparation=_preparation(model is not None and is_prepared(calls, model), text),
+        gives_reference=isinstance(trainer.arguments.get("ref_model"), Made),
+        keeps_logits=_keeps_logits(trainer, arguments_of(trainer)),
+        takes_texts_alone=takes_texts_alone(trainer, calls),
+        evaluates_nothing=_evaluates_nothing(trainer),
+        texts_per_sample=texts,
+        compares_texts=compares,
+        compares_samples=loss_over_batch(trainer),
+        cuts_nothing=_cuts_nothing(trainer, calls),
+        fills_length=trainer.last in TRANSFORMERS and fills(calls),
+        device_map=spreading_device_map(model) if model is not None else "",
+        loads_before_engine=model is not None and loads_before_engine(model, calls),
+        trainer_call=_call_of(trainer, calls),
     )
 
 
