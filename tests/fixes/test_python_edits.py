@@ -228,3 +228,53 @@ def test_other_arguments_of_a_named_model_are_kept() -> None:
     before = document(NAMED.format('output_dir="o", model_init_kwargs={"attn_implementation": "sdpa"}'))
     with pytest.raises(CannotEdit, match="model_init_kwargs"):
         patches(before, (Edit(before.path, ("dtype",), "set", "bfloat16"),))
+
+
+def without(code: str, key: str) -> str:
+    """The script without one argument, which keeps every law."""
+    before = document(code)
+    edits = (Edit(before.path, (key,), "remove", None),)
+    found = patches(before, edits)
+    assert broken(before, edits, found) == ()
+    return apply(before.text, found)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("'o', eval_steps=5, bf16=True", "'o', bf16=True"),
+        ("'o', eval_steps=5", "'o'"),
+        ("'o', eval_steps=5,", "'o', "),
+        ("eval_steps = 5", ""),
+        ("\n    'o',\n    eval_steps=5,\n    bf16=True,\n", "\n    'o',\n    bf16=True,\n"),
+        ("\n    'o',\n    eval_steps=5\n", "\n    'o',\n"),
+        ("\n    'o', eval_steps=5,\n    bf16=True,\n", "\n    'o', \n    bf16=True,\n"),
+    ],
+)
+def test_an_argument_is_taken_away(old: str, new: str) -> None:
+    code = HEAD + "Trainer(model='gpt2', args=TrainingArguments({}))\n"
+    assert without(code.format(old), "eval_steps") == code.format(new)
+
+
+def test_an_argument_gets_another_name() -> None:
+    code = HEAD + "Trainer(model='gpt2', args=TrainingArguments('o', evaluation_strategy='steps'))\n"
+    before = document(code)
+    edits = (Edit(before.path, ("evaluation_strategy",), "rename", "eval_strategy"),)
+    found = patches(before, edits)
+    assert broken(before, edits, found) == ()
+    assert apply(code, found) == code.replace("evaluation_strategy", "eval_strategy")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "eval_steps = 5\nTrainer(model='gpt2', args=TrainingArguments('o', eval_steps=eval_steps))\n",
+        "steps = 5\nTrainer(model='gpt2', args=TrainingArguments('o', eval_steps=steps))\n",
+        "args = TrainingArguments('o')\nargs.eval_steps = 5\nTrainer(model='gpt2', args=args)\n",
+        "given = {'eval_steps': 5}\nTrainer(model='gpt2', args=TrainingArguments('o', **given))\n",
+        "Trainer(model='gpt2', args=TrainingArguments('o', eval_steps=5  # often\n))\n",
+    ],
+)
+def test_neither_a_variable_nor_what_a_comment_says_is_taken_away(code: str) -> None:
+    with pytest.raises(CannotEdit):
+        without(HEAD + code, "eval_steps")

@@ -15,7 +15,7 @@ from typing import Any
 import memlint.fixes.edits.json as json_edits
 import memlint.fixes.edits.yaml as yaml_edits
 from memlint.findings import Edit, Patch
-from memlint.fixes.edits.text import CannotEdit, dotted, indent_of, line_start, trimmed
+from memlint.fixes.edits.text import CannotEdit, dotted, indent_of, line_end, line_start, trimmed
 from memlint.formats.trainer.python.python_run import LOOP
 from memlint.repository.declared_keys import path_of
 from memlint.source import load
@@ -28,13 +28,16 @@ _CHECKPOINTING = "gradient_checkpointing"
 _DTYPE = ("dtype",)
 _OF_LOADING = frozenset({"dtype", "attn_implementation"})  # keys of the call that loads the model
 _IMPORTS_TORCH = re.compile(r"^import torch$", re.MULTILINE)
+_KEYWORD = re.compile(r"(\w+)\s*=\s*\Z")
+_COMMA = re.compile(r"(\s*,)[ \t]*")
+_END_OF_LINE = re.compile(r"[ \t]*\r?\n")
 _GIVEN_DTYPE = re.compile(r"\b(?:torch_)?dtype\s*=\s*(torch\.\w+)(?=\s*[,)])")
 
 
 def place(document: Document, edit: Edit) -> Patch:
     """The patch of one edit. Raises CannotEdit with the reason where there is none."""
     if edit.action != "set":
-        raise CannotEdit("an argument of a call is not taken away or renamed")
+        return _without_or_renamed(document, edit)
     if document.start is not None and edit.pointer[0] in document.start.accepted.names:
         return _at_declared_key(document, edit, document.start.accepted.names[str(edit.pointer[0])])
     if edit.pointer not in document.places:
@@ -45,6 +48,36 @@ def place(document: Document, edit: Edit) -> Patch:
     if document.path.endswith((".py", ".ipynb")):
         return _literal(document, edit, span)
     return _in_config(document, edit, span)
+
+
+def _without_or_renamed(document: Document, edit: Edit) -> Patch:
+    """A training argument `name=value` that goes, or gets another name. A configuration file keeps its keys, and a
+    script its variables: the script reads them by their names."""
+    span = document.places[edit.pointer].value if edit.pointer in document.places else None
+    first, last = document.start.values.sources.get((), (0, 0)) if document.start is not None else (0, 0)
+    if span is None or not first <= span.start < span.end < last or not document.path.endswith(".py"):
+        raise CannotEdit(f"`{dotted(edit.pointer)}` does not stand in the call of the training arguments")
+    name = _KEYWORD.search(document.text, first, span.start)
+    if name is None or name[1] != edit.pointer[-1]:
+        raise CannotEdit(f"`{dotted(edit.pointer)}` is given under another name")
+    if edit.action == "rename":
+        return Patch(edit.path, *name.span(1), str(edit.value))
+    if "#" in document.text[span.end : line_end(document.text, span.end)]:
+        raise CannotEdit("a comment stands behind the argument")
+    return Patch(edit.path, *_with_comma(document.text, name.start(), span.end), "")
+
+
+def _with_comma(text: str, start: int, end: int) -> tuple[int, int]:
+    """The characters of an argument and the comma that goes with it: its whole lines where it has them for itself."""
+    comma = _COMMA.match(text, end)
+    end = comma.end(1) if comma is not None else end
+    line, rest = line_start(text, start), _END_OF_LINE.match(text, end)
+    if not text[line:start].strip() and rest is not None:
+        return line, rest.end()
+    if comma is not None:
+        return start, comma.end()
+    before = len(text[:start].rstrip())
+    return (before - 1 if text[before - 1] == "," else start), end
 
 
 def _literal(document: Document, edit: Edit, span: Span) -> Patch:
