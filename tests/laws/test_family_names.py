@@ -55,7 +55,8 @@ def _layer_classes() -> set[str]:
 
 def is_a_name(text: str) -> bool:
     """Whether `text` names a family, or is what a layer's class begins with ("Qwen", "Llama4Text")."""
-    begins = len(text) > 3 and text[0].isupper() and text.isalnum() and text not in ("Block", "Layer")
+    others = ("Block", "Layer", "Hyper")  # Hyper is a terminal
+    begins = len(text) > 3 and text[0].isupper() and text.isalnum() and text not in others
     return text in names() or (begins and any(name.startswith(text) for name in names()))
 
 
