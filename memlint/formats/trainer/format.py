@@ -44,7 +44,14 @@ from memlint.formats.trainer.parallel import (
     read_what_starts_fsdp,
     refused_device_map,
 )
-from memlint.formats.trainer.quantized import REFUSED, apply_preparation, trains_quantised_weights, under_zero3
+from memlint.formats.trainer.quantized import (
+    LOADED,
+    REFUSED,
+    apply_preparation,
+    may_load_adapter,
+    trains_quantised_weights,
+    under_zero3,
+)
 from memlint.formats.trainer.reader import (
     completing_script,
     is_record,
@@ -84,6 +91,7 @@ OF_ANY_SCRIPT = True
 # trl 1.16 base_config.py: what _BaseConfig changes of TrainingArguments (the same since 0.22).
 _TRL_DEFAULTS: Mapping[str, Any] = {"gradient_checkpointing": True}
 _TRL_NEWEST: Version = (1, 16)
+_FOLDER = re.compile(r"[./~]|[^/]*/[^/]*/")  # a path on the machine: the Hub's names have one slash
 
 
 class ReadFile(NamedTuple):
@@ -215,7 +223,9 @@ def _with_model(config: TrainerConfig) -> TrainerConfig:
     if not name:
         return config
     found = config.context.find_model(name, config.section.document.path)
-    return config._replace(architecture=found.architecture, may_be_adapter=TUNED in found.inferred)
+    return config._replace(
+        architecture=found.architecture, may_be_adapter=TUNED in found.inferred or _FOLDER.match(name) is not None
+    )
 
 
 def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tuple[Section, ...]:
@@ -245,6 +255,8 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
     apply_preparation(fields, config)
     if key := trains_quantised_weights(config):
         fields.unknown("method.kind", REFUSED.format(key[8]))
+    elif may_load_adapter(config):
+        fields.unknown("method.kind", LOADED)
     under_zero3(fields, config)
     read_start(fields, config.section.document, KEYS)
     keep_packed(fields, config)
