@@ -29,6 +29,7 @@ from memlint.formats.trainer.families import ONLY_IN_TRANSFORMERS_5
 from memlint.formats.trainer.frozen_parts import read_frozen_parts
 from memlint.formats.trainer.issues import conflicts, own_file_issues, refused_arguments, trainer_issues
 from memlint.formats.trainer.keys import KEYS, OWN_KEYS
+from memlint.formats.trainer.learning_rates import with_default_rate
 from memlint.formats.trainer.loss import apply_loss
 from memlint.formats.trainer.method import adapter_key
 from memlint.formats.trainer.model import keep_packed, model_name
@@ -200,7 +201,8 @@ def config_of(
     source = f"trl {version}" if trl else f"transformers {version} TrainingArguments"
     args = arguments(section, context.versions, defaults, source, spellings=KEYS.spellings)
     config = TrainerConfig(section, args, context, trl, transformers, stated=stated)
-    return config._replace(stage=stage_of(config)[0])
+    config = config._replace(stage=stage_of(config)[0])
+    return with_default_rate(config) if has_defaults else config
 
 
 def _half_precision_of_unsloth(section: Section, context: Context) -> dict[str, bool]:
