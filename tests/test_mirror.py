@@ -124,7 +124,7 @@ COVERED = {
     ),
     "tests/formats/deepspeed/test_deepspeed.py": (
         *("formats.deepspeed.batch", "formats.deepspeed.format", "formats.deepspeed.optimizer"),
-        *("formats.deepspeed.precision", "formats.deepspeed.zero"),
+        *("formats.deepspeed.precision", "formats.deepspeed.recognise", "formats.deepspeed.zero"),
     ),
     "tests/formats/deepspeed/test_keys.py": ("formats.deepspeed.edits",),
     "tests/formats/accelerate/test_accelerate.py": ("formats.accelerate.issues", "formats.accelerate.parallel"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from memlint.formats.base import Recognition
 from memlint.source.document import Document
 
@@ -26,13 +29,14 @@ _COMMON = frozenset(
         *("disable_allgather", "sparse_gradients", "quantize_training", "zero_quantized_weights", "amp_enabled"),
     }
 )
+_OF_TRAINING = frozenset(("zero_optimization", "optimizer", "scheduler", "fp16", "bf16", "bfloat16"))
 _MAPPINGS = ("optimizer", "scheduler", "fp16", "bf16", "activation_checkpointing")
 
 
 def recognise(document: Document) -> Recognition:
     """By keys: one that only DeepSpeed has, and few that it does not have (GPT-NeoX embeds DeepSpeed's keys)."""
     value = document.value
-    if not isinstance(value, dict) or not value:
+    if not isinstance(value, dict) or not value or _is_for_inference(value):
         return Recognition("no")
     telling = len(_TELLTALE_KEYS.intersection(value))
     known = telling + len(_COMMON.intersection(value))
@@ -45,3 +49,9 @@ def recognise(document: Document) -> Recognition:
     if known > 1 and any(isinstance(value.get(key), dict) and "enabled" in value[key] for key in ("fp16", "bf16")):
         return Recognition("likely", reason=f"{known} DeepSpeed keys")
     return Recognition("no")
+
+
+def _is_for_inference(value: Mapping[str, Any]) -> bool:
+    """Whether it is for `deepspeed.init_inference`, whose `zero` is a training's `zero_optimization` (deepspeed 0.19.8
+    inference/config.py, DeepSpeedInferenceConfig). accelerate and transformers read no such file."""
+    return isinstance(value.get("zero"), dict) and _OF_TRAINING.isdisjoint(value)

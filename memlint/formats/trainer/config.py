@@ -21,7 +21,7 @@ class TrainerConfig(NamedTuple):
     transformers: Version
     stage: str = "sft"  # which of TRL's trainers: sft, dpo, grpo, ...
     architecture: Any = None
-    may_be_adapter: bool = False  # the model's name is of somebody's tuned model: its folder may hold an adapter alone
+    may_be_adapter: bool = False  # the model is a folder, or somebody's tuned one: it may hold an adapter alone
     stated: Mapping[str, Version] = {}  # only stated versions; the context's include those that follow from keys
 
     def spellings(self, key: str) -> tuple[str, ...]:

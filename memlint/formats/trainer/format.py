@@ -29,6 +29,7 @@ from memlint.formats.trainer.families import ONLY_IN_TRANSFORMERS_5
 from memlint.formats.trainer.frozen_parts import read_frozen_parts
 from memlint.formats.trainer.issues import conflicts, own_file_issues, refused_arguments, trainer_issues
 from memlint.formats.trainer.keys import KEYS, OWN_KEYS
+from memlint.formats.trainer.learning_rates import with_default_rate
 from memlint.formats.trainer.loss import apply_loss
 from memlint.formats.trainer.method import adapter_key
 from memlint.formats.trainer.model import keep_packed, model_name
@@ -44,7 +45,14 @@ from memlint.formats.trainer.parallel import (
     read_what_starts_fsdp,
     refused_device_map,
 )
-from memlint.formats.trainer.quantized import REFUSED, apply_preparation, trains_quantised_weights, under_zero3
+from memlint.formats.trainer.quantized import (
+    LOADED,
+    REFUSED,
+    apply_preparation,
+    may_load_adapter,
+    trains_quantised_weights,
+    under_zero3,
+)
 from memlint.formats.trainer.reader import (
     completing_script,
     is_record,
@@ -84,6 +92,7 @@ OF_ANY_SCRIPT = True
 # trl 1.16 base_config.py: what _BaseConfig changes of TrainingArguments (the same since 0.22).
 _TRL_DEFAULTS: Mapping[str, Any] = {"gradient_checkpointing": True}
 _TRL_NEWEST: Version = (1, 16)
+_FOLDER = re.compile(r"[./~]|[^/]*/[^/]*/")  # a path on the machine: the Hub's names have one slash
 
 
 class ReadFile(NamedTuple):
@@ -192,7 +201,8 @@ def config_of(
     source = f"trl {version}" if trl else f"transformers {version} TrainingArguments"
     args = arguments(section, context.versions, defaults, source, spellings=KEYS.spellings)
     config = TrainerConfig(section, args, context, trl, transformers, stated=stated)
-    return config._replace(stage=stage_of(config)[0])
+    config = config._replace(stage=stage_of(config)[0])
+    return with_default_rate(config) if has_defaults else config
 
 
 def _half_precision_of_unsloth(section: Section, context: Context) -> dict[str, bool]:
@@ -215,7 +225,9 @@ def _with_model(config: TrainerConfig) -> TrainerConfig:
     if not name:
         return config
     found = config.context.find_model(name, config.section.document.path)
-    return config._replace(architecture=found.architecture, may_be_adapter=TUNED in found.inferred)
+    return config._replace(
+        architecture=found.architecture, may_be_adapter=TUNED in found.inferred or _FOLDER.match(name) is not None
+    )
 
 
 def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tuple[Section, ...]:
@@ -245,6 +257,8 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
     apply_preparation(fields, config)
     if key := trains_quantised_weights(config):
         fields.unknown("method.kind", REFUSED.format(key[8]))
+    elif may_load_adapter(config):
+        fields.unknown("method.kind", LOADED)
     under_zero3(fields, config)
     read_start(fields, config.section.document, KEYS)
     keep_packed(fields, config)

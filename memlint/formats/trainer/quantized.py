@@ -46,12 +46,28 @@ REFUSED = (
 )
 
 
+# A folder, and a name that is known only by the model that it was tuned from (unsloth 2026.8 models/loader.py loads an
+# adapter to be trained on; transformers 5.23.0 integrations/peft.py loads one beside its base model).
+LOADED = "what the model is loaded from may hold an adapter, and a model in 4 or 8 bits trains with one alone"
+
+
 def trains_quantised_weights(config: TrainerConfig) -> str:
     """The key that quantises the base model of a program whose trainer gets no adapter; "" where nothing is refused.
 
-    source: transformers 5.23.0 trainer_utils.py:130-136. A name that is not known, or only by the model that it was
-    tuned from, may be an adapter's own folder (unsloth 2026.8 models/loader.py loads it to be trained on). TRL's
-    PPOTrainer does not start as a Trainer does, and one of another library may hide from it that the model is
+    source: transformers 5.23.0 trainer_utils.py:130-136.
+    """
+    return "" if config.architecture is None or config.may_be_adapter else _quantises_without_adapter(config)
+
+
+def may_load_adapter(config: TrainerConfig) -> bool:
+    """Whether such a program may load an adapter with its model."""
+    return config.may_be_adapter and _quantises_without_adapter(config) != ""
+
+
+def _quantises_without_adapter(config: TrainerConfig) -> str:
+    """The key that quantises the model of a program that is not seen to make an adapter; "" where there is none.
+
+    TRL's PPOTrainer does not start as a Trainer does, and one of another library may hide from it that the model is
     quantised (adapters 1.2.0 trainer.py:56-58).
     """
     start, value = config.section.document.start, config.section.value
@@ -63,8 +79,6 @@ def trains_quantised_weights(config: TrainerConfig) -> str:
         or start.program.task in ("", "ppo")
         or config.stage == "ppo"
     ):
-        return ""
-    if config.architecture is None or config.may_be_adapter:
         return ""
     if ("use_peft",) in start.values.unknown or adapter_key(config):
         return ""

@@ -68,6 +68,8 @@ def behind(config: Any, training: dict[str, Any], world: int | None = None) -> t
         ({"fp16": True, "gradient_accumulation_steps": 4, "learning_rate": 1e-4}, "no"),
         ({}, "no"),
         ([], "no"),
+        ({"zero": {"stage": 3}, "train_micro_batch_size_per_gpu": "auto", "gradient_clipping": "auto"}, "no"),
+        ({"zero": {"stage": 3}, "train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": True}}, "likely"),
     ],
 )
 def test_recognised_by_keys(config: Any, confidence: str) -> None:

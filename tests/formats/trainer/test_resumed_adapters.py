@@ -86,3 +86,25 @@ ELSEWHERE = (
 def test_a_flag_about_adapters_of_a_program_that_nobody_sees_leaves_open_what_trains(flags: str, kind: object) -> None:
     """Chinese-LLaMA-Alpaca's notebook goes on with an adapter in a script that the repository keeps elsewhere."""
     assert memlint.estimate(ELSEWHERE.format(flags), path="train.sh", gpu="T4", gpus=1).run.method.kind == kind
+
+
+SECOND = """\
+from trl import GRPOConfig, GRPOTrainer
+from unsloth import FastLanguageModel
+
+model, tokenizer = FastLanguageModel.from_pretrained(model_name="{}", max_seq_length=1024, load_in_4bit=True)
+args = GRPOConfig(output_dir="out", per_device_train_batch_size=8, num_generations=8, bf16=True)
+GRPOTrainer(model=model, args=args, reward_funcs=[reward], train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize("folder", ["./checkpoints/sft/qwen3-0.6b", "/data/qwen3-0.6b", "out/sft/qwen3-0.6b"])
+def test_a_folder_in_4_bits_may_hold_the_adapter_of_an_earlier_stage(folder: str) -> None:
+    found = memlint.check(SECOND.format(folder), path="grpo.py")
+    assert found.runs[0].run.method.kind is UNKNOWN
+    assert not [one for one in found.findings if one.severity == "error"]
+
+
+def test_a_model_of_the_hub_in_4_bits_holds_none() -> None:
+    found = memlint.check(SECOND.format("Qwen/Qwen3-0.6B"), path="grpo.py")
+    assert [one.rule for one in found.findings if one.severity == "error"] == ["CFG008"]

@@ -57,6 +57,7 @@ from memlint.formats.trainer.python.python_run import TRANSFORMERS, TRL, PythonR
 from memlint.formats.trainer.python.refused import refused_arguments
 from memlint.formats.trainer.python.swift_calls import swift_runs
 from memlint.formats.trainer.python.taken import ASKS_FOR_FIELDS, TAKES_WHAT_IT_ASKS, newest, no_release, outdated
+from memlint.formats.trainer.python.trained_before import going_on
 from memlint.formats.trainer.python.trainer_call import (
     argument_keys,
     argument_values,
@@ -111,7 +112,8 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
         return tuple(of_swift)
     trainers = [made for made in calls if is_trainer(made)][:MAX_RUNS]
     if trainers:
-        runs = [_run_of_trainer(trainer, calls, script.text) for trainer in trainers if trains_by_itself(trainer)]
+        trained = [one for one in trainers if trains_by_itself(one)]
+        runs = going_on((one, _run_of_trainer(one, calls, script.text)) for one in trained)
     else:
         runs = _run_of_loop(calls, script, command)
     if trainers and _NO_CARD.search(script.text):
