@@ -2,7 +2,8 @@
 Then it starts another run than the one that is meant, if any, and its figures are nobody's.
 
 bash 5.2 (manual, 3.1.2.1): a backslash continues a line only if the newline follows immediately. If a blank follows, it
-is quoted instead, and the newline ends the command. A newline after a comment does so, too.
+is quoted instead, and the newline ends the command. A newline after a comment does so, too. What looks like a comment
+after a quoted blank is none (3.1.3): its words are arguments.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from memlint.source.shell.invocation import Invocation
 
 # From the last word of a command to the next command: an end of line, and maybe lines of blanks or comments.
 _BETWEEN = re.compile(
-    r"(?P<blank>\\[ \t]+)?(?P<backslash>[ \t]*\\)?[ \t]*\r?\n(?:[ \t]*(?P<comment>#[^\n]*)?\n)*[ \t]*"
+    r"(?P<blank>\\[ \t]+)?(?P<note>#[^\n]*)?(?P<backslash>[ \t]*\\)?[ \t]*\r?\n(?:[ \t]*(?P<comment>#[^\n]*)?\n)*[ \t]*"
 )
 
 
@@ -44,6 +45,10 @@ def with_lost_flags(document: Document, of: Invocation, invocations: Iterable[In
 
 def _why(between: re.Match[str], line: int) -> str:
     """What ends the command of a launch whose last word stands in `line`."""
+    if between["blank"] and between["note"]:
+        return f"a comment follows the backslash of line {line}, so the command ends there, with its words as arguments"
+    if between["note"]:
+        return f"the comment in line {line} ends the command"
     if between["blank"]:
         return f"a blank follows the backslash of line {line}, so the command ends there, with the blank as an argument"
     if between["comment"] and between["backslash"]:

@@ -32,6 +32,9 @@ def problems(script: str) -> list[Problem]:
         ("\n\n", 5, "line 3 does not end with a backslash"),
         ("\n# --tf32 True\n", 5, "line 3 does not end with a backslash"),
         (" \\\n  # --tf32 True \\\n", 5, "the comment below line 3 ends the command"),
+        (" \\ # 16 fit\n", 4, "a comment follows the backslash of line 3"),
+        (" \\ #16 fit\n", 4, "a comment follows the backslash of line 3"),
+        (" # 16 fit \\\n", 4, "the comment in line 3 ends the command"),
     ],
 )
 def test_flags_below_the_commands_end_are_lost(between: str, line: int, why: str) -> None:
