@@ -15,9 +15,11 @@ from memlint.source.document import LOST_FLAGS, Document, Problem
 from memlint.source.lines import Lines
 from memlint.source.shell.invocation import Invocation
 
-# From the last word of a command to the next command: an end of line, and maybe lines of blanks or comments.
+# From the last word of a command to the next command: an end of line, and maybe lines of blanks or comments. Flags with
+# a value at the next command's start are assignments to the grammar (0.25.1), and no words of it.
 _BETWEEN = re.compile(
     r"(?P<blank>\\[ \t]+)?(?P<note>#[^\n]*)?(?P<backslash>[ \t]*\\)?[ \t]*\r?\n(?:[ \t]*(?P<comment>#[^\n]*)?\n)*[ \t]*"
+    r"(?P<flags>(?:--[\w-]+=\S+(?:[ \t]|[ \t]*\\\r?\n)[ \t]*)*)"
 )
 
 
@@ -35,8 +37,10 @@ def with_lost_flags(document: Document, of: Invocation, invocations: Iterable[In
         between = _BETWEEN.fullmatch(document.text[end.end : word.at.start].lstrip(" \t"))
         if between is not None:
             line = Lines(document.text).position(end.end)[0]
-            message = f"`{word.text}` and what stands below it are not handed on: {_why(between, line)}"
-            span = Lines(document.text).span(word.at.start, word.at.end)
+            start = word.at.start - len(between["flags"])
+            name = re.split(r"[=\s]", document.text[start : word.at.end])[0]
+            message = f"`{name}` and what stands below it are not handed on: {_why(between, line)}"
+            span = Lines(document.text).span(start, start + len(name))
             return document._replace(
                 problems=(*document.problems, Problem(LOST_FLAGS, message, span, severity="warning"))
             )

@@ -52,6 +52,14 @@ def test_a_command_that_goes_on_or_ends_loses_nothing(rest: str) -> None:
     assert problems(LAUNCH + rest) == []
 
 
+def test_flags_with_values_at_the_start_of_the_rest_are_lost_too() -> None:
+    rest = "  --per_device_train_batch_size=4 \\\n  --output_dir='o' \\\n  --gradient_checkpointing \\\n  --use_peft\n"
+    (problem,) = problems(f"{LAUNCH} \\ #16 fit\n{rest}")
+
+    assert problem.message.startswith("`--per_device_train_batch_size` and what stands below it are not handed on: ")
+    assert (problem.span.line, problem.span.column) == (4, 3)
+
+
 def test_it_is_said_once_as_a_warning() -> None:
     workspace = in_memory({"go.sh": f"{LAUNCH} \\ \n{REST}"})
     found = Engine(tuple(shipped())).analyse(workspace.documents("go.sh")[0], workspace.context()).findings
