@@ -215,6 +215,14 @@ def _makes_adapter_itself(case: _Case) -> bool:
     return reader.makes_adapter
 
 
+def _quantises_itself(case: _Case) -> bool:
+    """Whether a program of the repository reads TRL's arguments: it decides itself whether a model that trains is
+    quantised, while TRL's scripts do so wherever a key asks for it (trl 1.16.0 scripts/sft.py:108)."""
+    if case.start is not None:
+        return bool(case.start.program.file)
+    return bool(case.context.repository.argument_parsers())
+
+
 def _has_own_targets(case: _Case) -> bool:
     """A program or a class of the repository in place of TRL's takes the targets: one in a list stays a list there, and
     a word may stand for several (alignment-handbook's forks look the linear layers up for `all`)."""
@@ -270,5 +278,6 @@ _EXEMPTIONS = (
     _Exemption(("SAV002",), _gathers_adapters_itself),
     _Exemption((*_ALL_KEYS_WRITTEN, *_WITHOUT_EFFECT, *_ONE_KEY_WRITTEN), _is_said_elsewhere),
     _Exemption(("PEF018", "PEF019", "PEF020"), _makes_adapter_itself),  # what TRL's own scripts make of a key
+    _Exemption(("PEF020",), _quantises_itself),
     _Exemption(("PEF004", _ONE_TARGET_IN_A_LIST), _has_own_targets),  # what TRL's ModelConfig makes of the targets
 )

@@ -146,6 +146,8 @@ def _with_severity_here(issue: Issue, config: TrainerConfig) -> Issue | None:
         return None  # a template: what will stand there is not known
     if issue.code in ("removed-key", "renamed-key"):
         return _outdated(issue, config)
+    if issue.code == "bad-value" and _is_of_no_adapter(issue, config):
+        return None
     if issue.code == "removed-value":  # as with a key that is gone, an older release may be in use
         return issue._replace(severity="warning" if "transformers" in config.stated else "info")
     if issue.pointer == ("optim",):
@@ -181,6 +183,12 @@ def _with_severity_here(issue: Issue, config: TrainerConfig) -> Issue | None:
     if issue.code == "wrong-type" and config.trl:
         return issue._replace(severity="warning")
     return issue
+
+
+def _is_of_no_adapter(issue: Issue, config: TrainerConfig) -> bool:
+    """Whether the value would be LoRA's, and `use_peft: false` makes none: only a module that gets an adapter looks at
+    the rank (trl 0.14.0 and 1.16.0 trainer/utils.py:get_peft_config; peft 0.21.2 tuners/lora/layer.py:239)."""
+    return str(issue.pointer[0]).startswith("lora_") and as_bool(config.section.value.get("use_peft")) is False
 
 
 def _has_types_of_its_own(document: Document) -> bool:

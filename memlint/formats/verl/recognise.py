@@ -27,6 +27,8 @@ _SFT_KEYS = (
     *(("model", "partial_pretrain"), ("trainer", "default_hdfs_dir"), ("data", "micro_batch_size_per_gpu")),
     *(("trainer", "default_local_dir"), ("data", "max_token_len_per_gpu"), ("model", "use_remove_padding")),
 )
+# Columns of answers in pairs, for trainers of preferences that copies add: verl has none (0.9.1 verl/trainer/config).
+_KEYS_OF_PAIRS = ("chosen_key", "rejected_key")
 
 
 def recognise(document: Document) -> Recognition:
@@ -47,8 +49,10 @@ def is_reinforcement(value: dict[str, Any]) -> bool:
 
 
 def is_sft(value: dict[str, Any]) -> bool:
-    """Whether a file is for the SFT trainer: its sections, and two keys of verl's in them."""
+    """Whether a file is for the SFT trainer: its sections, two keys of verl's in them, and no pairs of answers."""
     if not all(isinstance(value.get(name), dict) for name in _SFT_SECTIONS):
+        return False
+    if any(key in value["data"] for key in _KEYS_OF_PAIRS):
         return False
     return sum(key in value[section] for section, key in _SFT_KEYS) >= 2
 

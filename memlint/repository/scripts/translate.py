@@ -177,7 +177,7 @@ def _as_evaluated(
 
 def _shared(flags: list[Placed]) -> Iterator[Placed]:
     """Flags with a commonly used name, for keys that no flag sets directly."""
-    by_name = {str(one.path[0]): one for one in flags}
+    by_name = {str(one.path[0]): one for one in flags if len(one.path) == 1}  # `model.targets=all` is no `model`
     for key, names in SHARED.items():
         if key in by_name:
             continue

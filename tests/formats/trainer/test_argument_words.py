@@ -41,6 +41,9 @@ def said(line: str) -> list[str]:
         ("per_device_train_batch_size: 0", "`per_device_train_batch_size` must be at least 1, got 0"),
         ("gradient_accumulation_steps: 0", "`gradient_accumulation_steps` must be at least 1, got 0"),
         ("dataloader_num_workers: -1", "`dataloader_num_workers` must be at least 0, got -1"),
+        ("use_peft: true\nlora_r: -100", "`lora_r` must be at least 1, got -100"),
+        ("lora_r: -100", "`lora_r` must be at least 1, got -100"),
+        ("use_peft: false\nlora_r: -100", ""),
     ],
 )
 def test_words_that_end_a_run(line: str, message: str) -> None:

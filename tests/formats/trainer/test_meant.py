@@ -215,3 +215,25 @@ def test_a_class_of_the_repository_may_take_other_words() -> None:
     declared = "@dataclass\nclass Config(SFTConfig):\n    loss_type: str = 'nll'\n"
     assert not issues({**TRL, "loss_type": "focal"}, declared)
     assert issues({**TRL, "loss_type": "focal"})
+
+
+@pytest.mark.parametrize(
+    ("program", "is_said"),
+    [
+        ("", True),
+        (
+            "from trl import GRPOTrainer, ModelConfig, TrlParser\nTrlParser((ModelConfig,)).parse_args_and_config()\n",
+            False,
+        ),
+        (
+            "from alignment import H4ArgumentParser, ModelArguments\nH4ArgumentParser((ModelArguments,)).parse()\n",
+            False,
+        ),
+    ],
+)
+def test_a_program_decides_itself_whether_its_model_is_quantised(program: str, is_said: bool) -> None:
+    content = {**TRL, "use_peft": False, "load_in_4bit": True}
+    files = {"train.yaml": yaml.safe_dump(content), **({"train.py": program} if program else {})}
+    workspace = in_memory(files)
+    found = Engine(tuple(shipped())).analyse(workspace.documents("train.yaml")[0], workspace.context()).findings
+    assert ("PEF020" in {one.rule for one in found}) is is_said

@@ -87,6 +87,7 @@ ENGINE_DEGREE = ACTOR + "fsdp_config__ulysses_sequence_parallel_size"
     [
         (GRPO, "verl"),
         (SFT, "verl"),
+        ({**SFT, "data": {**SFT["data"], "chosen_key": "chosen", "rejected_key": "rejected"}}, ""),
         ({"actor_rollout_ref": 1}, ""),
         ({"model": {}, "data": {}, "trainer": {}}, ""),
         ({"trainer": {"max_epochs": 3}, "data": {"path": "d"}, "model": {"lr": 1}}, ""),

@@ -1296,3 +1296,37 @@ def test_a_length_of_none_cuts_nothing(length: str, is_refused: bool) -> None:
     found = analysed("accelerate launch --num_processes 2 train.py\n", {"train.py": program})
     assert ("TRL006" in {one.rule for one in found.findings}) is is_refused
     assert found.runs[0].sequence.length == (1024 if is_refused else UNKNOWN)
+
+
+OF_HYDRA = """\
+import hydra, torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from transformers import AutoModelForCausalLM
+
+class Trainer:
+    def __init__(self, config):
+        self.policy, self.wrapped = self._build(model_path=config.model.partial)
+        self.optimizer = torch.optim.AdamW(self.wrapped.parameters(), lr=config.lr)
+
+    def _build(self, model_path):
+        model = AutoModelForCausalLM.from_pretrained(remote.fetch(model_path))
+        return model, FSDP(module=model)
+
+    def fit(self):
+        for batch in self.data:
+            self.wrapped(batch).loss.backward()
+            self.optimizer.step()
+
+@hydra.main(config_path="config", config_name="t", version_base=None)
+def main(config):
+    Trainer(config).fit()
+
+main()
+"""
+
+
+def test_a_key_below_a_section_is_no_flag_of_the_sections_name() -> None:
+    command = "torchrun --nproc_per_node 8 train.py model.partial=Qwen/Qwen2.5-7B model.target_modules=all-linear"
+    files = {"train.py": OF_HYDRA, "config/t.yaml": "model: {partial: a/b, target_modules: x}\nlr: 0.1\n"}
+    (found,) = launches(command, files)
+    assert found.value["model_name_or_path"] == "${model_name_or_path}"

@@ -32,6 +32,9 @@ def problems(script: str) -> list[Problem]:
         ("\n\n", 5, "line 3 does not end with a backslash"),
         ("\n# --tf32 True\n", 5, "line 3 does not end with a backslash"),
         (" \\\n  # --tf32 True \\\n", 5, "the comment below line 3 ends the command"),
+        (" \\ # 16 fit\n", 4, "a comment follows the backslash of line 3"),
+        (" \\ #16 fit\n", 4, "a comment follows the backslash of line 3"),
+        (" # 16 fit \\\n", 4, "the comment in line 3 ends the command"),
     ],
 )
 def test_flags_below_the_commands_end_are_lost(between: str, line: int, why: str) -> None:
@@ -47,6 +50,14 @@ def test_flags_below_the_commands_end_are_lost(between: str, line: int, why: str
 )
 def test_a_command_that_goes_on_or_ends_loses_nothing(rest: str) -> None:
     assert problems(LAUNCH + rest) == []
+
+
+def test_flags_with_values_at_the_start_of_the_rest_are_lost_too() -> None:
+    rest = "  --per_device_train_batch_size=4 \\\n  --output_dir='o' \\\n  --gradient_checkpointing \\\n  --use_peft\n"
+    (problem,) = problems(f"{LAUNCH} \\ #16 fit\n{rest}")
+
+    assert problem.message.startswith("`--per_device_train_batch_size` and what stands below it are not handed on: ")
+    assert (problem.span.line, problem.span.column) == (4, 3)
 
 
 def test_it_is_said_once_as_a_warning() -> None:
