@@ -8,7 +8,6 @@ from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.walk import Peak, Walk, walk
 from memlint.memory.segments.encoder_decoder import bias_bytes, masks_by_side, shares_biases
 from memlint.memory.segments.of_model import segments
-from memlint.memory.segments.shared_keys import stores_keys
 from memlint.memory.segments.step import TrainingStep
 from memlint.memory.state.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Phase, Unit
@@ -68,7 +67,7 @@ def inputs_bytes(step: TrainingStep) -> int:
     """Bytes of the step's inputs: token ids and labels (int64), rotary cosine and sine, masks for the recomputation."""
     tokens = step.tokens
     recomputes = step.run.checkpointing.mode != "none"
-    kept = masks_bytes(step) + _shared_key_values(step) if recomputes else 0
+    kept = masks_bytes(step) if recomputes else 0
     kept += _rotary_tables(step) if recomputes or not _spreads_tables(step) else 0
     sound = rounded(FP32_BYTES * 2 * tokens.sequences * tokens.source * step.architecture.mel_bins)
     return 2 * rounded(8 * tokens.count) + sound + kept + _position_biases(step) + _causal_buffer(step)
@@ -97,22 +96,6 @@ def _position_biases(step: TrainingStep) -> int:
     if step.run.method.kind != "full":
         return 0
     return sum(rounded(8 * length**2) for length in (step.tokens.length, step.tokens.source))
-
-
-def _shared_key_values(step: TrainingStep) -> int:
-    """Bytes of the keys and values that later layers reuse: one pair for layers with a window, one for the others.
-
-    Only counted with checkpointing: without it, the layer that makes them saves them anyway.
-    """
-    kinds = step.architecture.layer_types
-    if not stores_keys(step):
-        return 0
-    shapes = {kind.attention.sliding_window > 0: kind.attention for kind in kinds}
-    rotary = families.of_layer(kinds[0].class_name).rotary
-    width = step.kernels.autocast_width or step.width
-    casts_back = rotary.casts_back or rotary.in_fp32 or rotary.factors_in_fp32
-    both = width + (width if casts_back else max(width, step.width))  # rotated keys have the dtype of the tables
-    return sum(rounded(step.tokens.count * shape.kv_heads * shape.head_dim * both) for shape in shapes.values())
 
 
 def _rotary_tables(step: TrainingStep) -> int:

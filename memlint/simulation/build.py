@@ -171,6 +171,13 @@ def cast_modules(model: Any, names: tuple[str, ...], dtype: torch.dtype) -> None
             module.weight.data = module.weight.data.to(dtype)
 
 
+def upcast_norms(model: Any) -> None:
+    """Casts the vectors of norms to float32 (LLaMA-Factory 0.9.5 model/model_utils/checkpointing.py:158)."""
+    for name, parameter in model.named_parameters():
+        if parameter.ndim == 1 and any(part in name for part in ("norm", "ln")):
+            parameter.data = parameter.data.to(torch.float32)
+
+
 def cast_embeddings_and_norms(model: Any, dtype: torch.dtype) -> None:
     """Casts embeddings, head and norms to their own dtype, as Axolotl does (axolotl 0.19.0 loaders/model.py,
     _convert_embedding_modules_dtype: by their names)."""

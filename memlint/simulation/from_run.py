@@ -54,6 +54,7 @@ def settings(run: Run, kernel_temporaries: bool = True) -> StepSettings:
         expert_kernel=_expert_kernel(run),
         quantized_experts=run.model.quantization.experts_on_load,
         upcast_rest=run.model.quantization.upcast_rest_to_fp32,
+        upcast_norms=run.precision.upcast_layernorm,
         vocabulary_to_bf16=run.model.quantization.vocabulary_to_bf16,
         loss=_loss(run),
         sharding=_sharding(run),
@@ -160,6 +161,8 @@ def _require(run: Run) -> None:
         raise UnsupportedRun(f"no simulation of the optimizer {run.optimizer.name!r}")
     if run.stack.transformers < (5,) and _has_experts(run):
         raise UnsupportedRun("transformers 4 builds experts as separate layers")
+    if run.precision.upcast_layernorm and not run.precision.autocast:
+        raise UnsupportedRun("without autocast a projection refuses what a norm in fp32 gives it")
     if run.parallelism.engine not in ("single", "ddp", "fsdp"):
         raise UnsupportedRun(f"no simulation of parallelism.engine {run.parallelism.engine!r}")
     if run.parallelism.engine == "fsdp" and run.parallelism.fsdp.version != 2:

@@ -176,7 +176,7 @@ def _patch_dora() -> None:
 
 def match_peft_behaviour(model: Any) -> None:
     """Makes layers behave as PEFT's over quantised ones: they copy the result, cast the input only without autocast,
-    and do not cast the sum back: fp16 plus bf16 stays fp32.
+    and do not cast the sum back: fp16 plus bf16 stays fp32. DoRA follows the dtype of that input.
 
     peft/tuners/lora/bnb.py, Linear4bit.forward and Linear8bitLt.forward, v0.21.2.
     """
@@ -185,7 +185,7 @@ def match_peft_behaviour(model: Any) -> None:
         if isinstance(base, QuantizedLinear):
             base.clones = base.bits == 4
             module.cast_input_dtype_enabled = False
-            if hasattr(module, "lora_variant") and not module.lora_variant:
+            if hasattr(module, "lora_variant"):
                 module.forward = partial(_forward, module)
 
 
@@ -196,6 +196,10 @@ def _forward(layer: Any, x: torch.Tensor) -> torch.Tensor:
     dtype, in_autocast = result.dtype, torch.is_autocast_enabled("cpu")
     for name in layer.active_adapters:
         x = x if in_autocast else x.to(layer.lora_A[name].weight.dtype)
+        if name in layer.lora_variant:
+            result = layer.lora_variant[name].forward(layer, active_adapter=name, x=x, result=result)
+            result = result if in_autocast else result.to(dtype)
+            continue
         adapter_output = layer.lora_B[name](layer.lora_A[name](layer.lora_dropout[name](x))) * layer.scaling[name]
         result = result + (adapter_output if in_autocast else adapter_output.to(dtype))
     return result

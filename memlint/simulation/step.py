@@ -73,6 +73,7 @@ class StepSettings(NamedTuple):
     expert_kernel: str = ""  # the kernel for stacked experts that replaces transformers' own code: scattermoe
     quantized_experts: bool = False  # stacked experts too, as Axolotl quantises them on load
     upcast_rest: bool = False  # peft.prepare_model_for_kbit_training
+    upcast_norms: bool = False  # LLaMA-Factory's `upcast_layernorm`
     vocabulary_to_bf16: bool = False  # trl's peft_module_casting_to_bf16 after it
     loss: str = "plain"  # plain, liger, chunked, fused_head, or a key of LOSSES: upcast is transformers' before 4.49
     chunk_tokens: int = 256
@@ -134,6 +135,8 @@ def _build(config_class: str, config: Mapping[str, Any], settings: StepSettings)
         quantized.quantise_experts(model, settings.quantized_bits, settings.double_quant, frozen)
     if settings.upcast_rest:
         build.cast(model, lambda parameter: torch.float32)
+    if settings.upcast_norms:
+        build.upcast_norms(model)
     if settings.vocabulary_to_bf16:
         build.cast_modules(model, VOCABULARY_NAMES, torch.bfloat16)
     if settings.trained == "lora":

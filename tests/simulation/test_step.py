@@ -194,6 +194,32 @@ def test_quantised_bases_shrink_by_what_they_store() -> None:
     assert four.base < eight.base < half.base
 
 
+@pytest.mark.parametrize("bits", [4, 8])
+def test_dora_over_a_quantised_base_works_in_the_adapters_dtype_without_autocast(bits: int) -> None:
+    wide = {**LLAMA, "hidden_size": 1024, "intermediate_size": 2816, "model_type": "llama"}
+    run = run_of(
+        **{
+            "model.architecture": from_config({**wide, "architectures": ["LlamaForCausalLM"]}),
+            "sequence.length": 64,
+            "model.quantization": Quantization("bnb", bits),
+            "method.use_dora": True,
+            "method.adapter_dtype": "float32",
+            "precision.autocast": False,
+            "precision.outputs_to_fp32": False,
+        }
+    )
+    peak = max(phase.allocated_bytes for phase in estimate(run).phases if phase.name in ("forward", "backward"))
+    assert peak == pytest.approx(simulate(run).peak, rel=0.01)
+
+
+def test_norms_in_fp32_hand_fp32_to_the_projections() -> None:
+    run = run_of(**{"precision.upcast_layernorm": True, "checkpointing": Checkpointing("none")})
+    backward = next(phase.allocated_bytes for phase in estimate(run).phases if phase.name == "backward")
+    found = simulate(run)
+    assert found.backward == pytest.approx(backward, rel=0.01)
+    assert found.base - simulated(LORA).base == 2 * 256 * (2 * 4 + 1)
+
+
 def test_kernels_of_eager_attention_need_more_than_their_outputs() -> None:
     settings = FULL._replace(attention="eager", sequence_length=1024, micro_batch_size=1, checkpointing="none")
     small = {**LLAMA, "vocab_size": 64, "num_hidden_layers": 1}
@@ -237,6 +263,7 @@ def test_a_run_is_simulated_as_its_settings_say() -> None:
         ({"checkpointing.mode": "selective"}, "selective"),
         ({"optimizer.name": "lomo"}, "lomo"),
         ({"stack.use_unsloth": True}, "Unsloth"),
+        ({"precision.upcast_layernorm": True, "precision.autocast": False}, "norm in fp32"),
     ],
 )
 def test_what_cannot_be_simulated_says_so(changes: dict[str, object], reason: str) -> None:

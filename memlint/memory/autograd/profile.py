@@ -32,6 +32,7 @@ class LayerMode(NamedTuple):
     checkpoint: bool = False
     reentrant: bool = True
     offload: bool = False  # the saved input is kept in host memory
+    stores_keys: bool = False  # the model holds the layer's keys and values (segments/shared_keys.py)
 
 
 def finish_profile(tape: Tape, output: Value) -> Profile:

@@ -22,11 +22,14 @@ _STACKED_TARGETS = ("gate_proj", "up_proj", "down_proj", "gate")
 # One 3-D parameter for a layer's experts before transformers 5 as well (4.57 models/*/modeling_*.py).
 STACKED = Family(model_types=("dbrx",), experts=ExpertTraits(stacked=ALWAYS))
 STACKED_CHOSEN_FIRST = Family(
-    model_types=("granitemoe", "granitemoeshared", "jetmoe"),
-    classes=("GraniteMoe", "JetMoe"),
+    model_types=("jetmoe",), classes=("JetMoe",), experts=ExpertTraits(routers.CHOSEN_FIRST, stacked=ALWAYS)
+)
+# models/granitemoe/modeling_granitemoe.py: `embedding_multiplier` and `residual_multiplier`, which JetMoE lacks (5.24)
+GRANITEMOE = STACKED_CHOSEN_FIRST._replace(
+    model_types=("granitemoe", "granitemoeshared"),
+    classes=("GraniteMoe",),
     scales_after_embedding=True,
     scales_branches=True,
-    experts=ExpertTraits(routers.CHOSEN_FIRST, stacked=ALWAYS),
 )
 JAMBA = Family(model_types=("jamba",), classes=("Jamba",), experts=ExpertTraits(routers.IN_INPUT_DTYPE))
 EXAONE_MOE = Family(
@@ -167,6 +170,7 @@ ROWS = (
     DEEPSEEK_OCR2,
     STACKED,
     STACKED_CHOSEN_FIRST,
+    GRANITEMOE,
     JAMBA,
     EXAONE_MOE,
     KOLIBRI1,

@@ -28,7 +28,7 @@ def _forward(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: Lay
     tape = kernels.tape(grad)
     cos, sin = Value.external("rope", mode.width), Value.external("rope", mode.width)
     linears = mark_fused(dict(roles.linears), kernels, shape) | dict(roles.expert_linears)
-    context = LayerContext(tape, kernels, linears, cos, sin, families.of_layer(shape.class_name))
+    context = LayerContext(tape, kernels, linears, cos, sin, families.of_layer(shape.class_name), mode.stores_keys)
     x = tape.new(_input_extent(shape), mode.width, mode.input_needs_gradient)
     if grad and mode.checkpoint and mode.reentrant:
         tape.leaves.append(x)

@@ -30,6 +30,9 @@ def attention(
     if norms_after_rotary:
         query = _normed_heads(context, shape, query, head_norm, "head_rows", scales_in_fp32)
         key = _normed_heads(context, shape, key, head_norm, "key_head_rows", scales_in_fp32)
+    if context.stores_keys:
+        ops.hold(key)
+        ops.hold(value)
     if context.kernels.caches_fused_parts:
         key, value = _cached(context, key, value)
     width = query.width

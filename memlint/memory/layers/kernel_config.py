@@ -64,7 +64,7 @@ class LayerContext:
     of attention and MLP. `computed_ahead`: results of projections that were computed together with another one.
     `scores`, `bias`, `pairs`: extents of attention's scores, of their position bias and of their mask, which are others
     for attention to an encoder's output, and so is `mask_width`, bytes of an element of eager attention's mask.
-    `until_output`: what attention's variables hold until it has projected its output.
+    `until_output`: what attention's variables hold until it has projected its output. `stores_keys`: as in `LayerMode`.
     """
 
     __slots__ = (
@@ -81,6 +81,7 @@ class LayerContext:
         "returned_weights",
         "scores",
         "sin",
+        "stores_keys",
         "tape",
         "until_output",
     )
@@ -93,8 +94,9 @@ class LayerContext:
         cos: Value,
         sin: Value,
         family: Family = DEFAULT,
+        stores_keys: bool = False,
     ) -> None:
-        self.family = family
+        self.family, self.stores_keys = family, stores_keys
         self.scores, self.bias, self.pairs = "scores", "position_bias", "pairs"
         self.mask_width = kernels.mask_width or cos.width
         self.returned_weights: list[Value] = []

@@ -61,7 +61,8 @@ def _with_lora(context: LayerContext, linear: Linear, x: Value, result: Value, e
     """`result + B(A(dropout(x))) * scaling` (peft 0.21.2 tuners/lora/layer.py, Linear.forward).
 
     The input is cast to the adapter's dtype first. Under autocast it is cast back for the product, so each projection
-    with an adapter saves a copy of its input. Over bitsandbytes layers autocast leaves out the first cast.
+    with an adapter saves a copy of its input. Over bitsandbytes layers autocast leaves out the first cast (lora/bnb.py,
+    Linear4bit.forward and Linear8bitLt.forward, `requires_conversion`).
     """
     assert linear.down is not None and linear.up is not None
     tape, autocast_width = context.tape, context.kernels.autocast_width
@@ -76,7 +77,8 @@ def _with_lora(context: LayerContext, linear: Linear, x: Value, result: Value, e
         scaled = ops.scale(tape, adapter_output)
         tape.drop(adapter_output)
     summed = ops.add(tape, result, scaled)
-    found = ops.cast(tape, summed, result.width)  # back to the base layer's dtype
+    # Back to the base layer's dtype, which bitsandbytes layers leave out under autocast: DoRA's sum stays fp32.
+    found = ops.cast(tape, summed, result.width if linear.casts or not autocast_width else summed.width)
     tape.drop(result, scaled, adapter_input, summed)
     return found
 

@@ -52,17 +52,19 @@ def _cast_head(context: LayerContext) -> tuple[tuple[str, int], ...]:
 
 def _chunked(context: LayerContext, loss: LossShape, normed: Value) -> Profile:
     """Chunks that are checkpointed: the forward has a chunk's fp32 logits and their log-softmax, the backward the
-    gradients of both as well, and after them the chunk's gradient of the head beside that of the chunks before."""
+    gradients of both as well. Beside them are the sums of the gradients of the chunks before, which one chunk lacks:
+    autograd adds up those of the head in the dtype of the product, because autocast makes one copy of the head for all
+    chunks, and converts the sum after the last (torch 2.13 autograd/input_buffer.cpp, accumulate)."""
     tape, head = context.tape, context.linears["head"].weight
     cast, half = _cast_head(context), context.kernels.autocast_width or normed.width
     logits = ("logits_chunk", FP32_BYTES)
     tape.spike(logits, logits, *cast)
     scored, found = tape.new("scalar", FP32_BYTES), tape.new("scalar", FP32_BYTES)
-    products: tuple[tuple[str, int], ...] = (("logits_chunk", half), *cast)
-    products += ((head.extent, half),) if head.trainable else ()
-    gradients = (ParameterGradient(head.extent, head.width, head.width),) if head.trainable else ()
-    tape.node((scored,), (normed,), (normed,), products)
-    tape.node((found,), (scored,), (), (logits, logits, logits, *cast), weights=gradients)
+    head_before = ((head.extent, half),) if head.trainable and not loss.one_chunk else ()
+    hidden_before = () if loss.one_chunk else (("hidden", normed.width),)
+    gradients = (ParameterGradient(head.extent, half, head.width),) if head.trainable else ()
+    tape.node((scored,), (normed,), (normed,), (("logits_chunk", half), *cast, *head_before), weights=gradients)
+    tape.node((found,), (scored,), (), (logits, logits, logits, *cast, *head_before, *hidden_before))
     tape.drop(normed, scored)
     return finish(tape, loss, Value.external("scalar", FP32_BYTES), found)
 

@@ -105,8 +105,8 @@ class _Forward:
             # The gradient of the source passes frozen layers. Of the first, attention to itself needs none.
             self._input_requires_grad = True
         kind = self._kind(type_id, unit)
-        for part_run, part in _split_every_n(self._step, unit):
-            part_state = unit_state if part is unit else _state_of_one(unit_state, unit, part)
+        for part_run, part in _parts(self._step, unit):
+            part_state = unit_state if part is unit else _state_of_part(unit_state, unit, part)
             self._add_part(part_run, part, part_state, kind)
         self._input_requires_grad = self._input_requires_grad or _trains(unit)
 
@@ -128,8 +128,9 @@ class _Forward:
         is_first = len(self._found) == 1
         added = _layer_segments(step, part, part_state, kind, self._input_requires_grad, is_first)
         held = shared_keys.held_inputs(step, part) if self._stores_keys else 0
-        if held:
-            added[-1] = _keeping(added[-1], held)
+        stored = shared_keys.stored_key_values(step, part) if self._stores_keys else 0
+        if held or stored:
+            added[-1] = _keeping(added[-1], held + stored)
             # Its gradient is the incoming one of the layer before, which runs backward next.
             self._found[-1] = _keeping(self._found[-1], held)
         self._found += added
@@ -216,10 +217,19 @@ def _split_every_n(step: TrainingStep, unit: Unit) -> list[tuple[Run, Unit]]:
     ]
 
 
-def _state_of_one(unit_state: UnitState, unit: Unit, one: Unit) -> UnitState:
-    """The state of one repetition of a unit."""
-    later = unit.layer_index + unit.repeat - 1 - one.layer_index
-    return unit_state._replace(moments=unit_state.moments[later : later + 1])
+def _parts(step: TrainingStep, unit: Unit) -> list[tuple[Run, Unit]]:
+    """As `_split_every_n`, the layer whose keys and values the model holds apart: the last of its unit."""
+    found = _split_every_n(step, unit)
+    if len(found) > 1 or unit.repeat == 1 or not shared_keys.stored_key_values(step, unit):
+        return found
+    last = unit.layer_index + unit.repeat - 1
+    return [(step.run, unit._replace(repeat=unit.repeat - 1)), (step.run, unit._replace(repeat=1, layer_index=last))]
+
+
+def _state_of_part(unit_state: UnitState, unit: Unit, part: Unit) -> UnitState:
+    """The state of some repetitions of a unit."""
+    later = unit.layer_index + unit.repeat - part.layer_index - part.repeat
+    return unit_state._replace(moments=unit_state.moments[later : later + part.repeat])
 
 
 def _layer_segments(
@@ -243,7 +253,9 @@ def _layer_segments(
     offloads = checkpoint.offload or step.run.offload.activations != "none"
     needs_gradient = input_requires_grad or checkpointed
     is_leaf = checkpointed and not input_requires_grad and (is_first or checkpoint.skips_frozen_layers)
-    first_mode = LayerMode(step.width, needs_gradient, checkpointed, checkpoint.reentrant, offloads and not is_leaf)
+    stores = unit.repeat == 1 and shared_keys.stored_key_values(step, unit) > 0
+    off_card = offloads and not is_leaf
+    first_mode = LayerMode(step.width, needs_gradient, checkpointed, checkpoint.reentrant, off_card, stores)
     first = _layer(step, kind, first_mode, unit_state, unit, unit.repeat)
     if unit.repeat == 1:
         return [first]

@@ -40,6 +40,21 @@ def layers_storing(step: TrainingStep, unit: Unit) -> int:
     return sum(index in layers for window, index in last.items() if window in stored)
 
 
+def stored_key_values(step: TrainingStep, unit: Unit) -> int:
+    """Bytes of the keys and values that a layer of the unit stores where layers run again: from its forward to the end
+    of the backward. Those that it makes when it runs again take the place of the first. Without checkpointing the layer
+    saves them anyway."""
+    if step.run.checkpointing.mode == "none" or not layers_storing(step, unit):
+        return 0
+    architecture = step.architecture
+    kind = architecture.layer_types[architecture.layer_type_ids[unit.layer_index]]
+    rotary = families.of_layer(kind.class_name).rotary
+    width = step.kernels.autocast_width or step.width
+    casts_back = rotary.casts_back or rotary.in_fp32 or rotary.factors_in_fp32
+    both = width + (width if casts_back else max(width, step.width))  # rotated keys have the dtype of the tables
+    return rounded(step.tokens.count * kind.attention.kv_heads * kind.attention.head_dim * both)
+
+
 def held_inputs(step: TrainingStep, unit: Unit) -> int:
     """Bytes of the inputs of the unit's layers that store keys."""
     return held_input(step) * layers_storing(step, unit)

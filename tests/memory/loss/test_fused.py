@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memlint.memory import estimate
+from memlint.run import Precision
+from memlint.simulation import simulate
 from tests.memory.runs import LORA, run
 
 WORDS, HIDDEN, ROWS = 160_000, 2560, 512
@@ -28,3 +30,25 @@ def test_the_backward_of_verls_kernel_holds_a_chunk_and_two_gradients_of_the_hea
 
     assert held - released == pytest.approx(0.5 * CHUNK + 2 * HEAD, rel=0.02)  # hidden states beside them
     assert with_entropy - held == CHUNK
+
+
+MIXED = {"precision": Precision("bfloat16", True, "float32", True), "model__weights_dtype": "float32"}
+
+
+@pytest.mark.parametrize("length", [128, 256, 1024])
+@pytest.mark.parametrize("precision", [{}, MIXED], ids=["bf16", "autocast"])
+def test_the_heads_gradient_waits_for_a_chunk_in_backward_and_is_converted_after_the_last(
+    precision: dict[str, object], length: int
+) -> None:
+    """One chunk has no sum of gradients beside its logits, several sum in the dtype of the product."""
+    sizes = {"vocab_size": 32000, "hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 1}
+    one = run(
+        sizes,
+        **precision,
+        loss__kind="chunked",
+        loss__chunk_tokens=256,
+        batch__micro_batch_size=1,
+        sequence__length=length,
+    )
+    found = next(phase for phase in estimate(one).phases if phase.name == "backward")
+    assert found.allocated_bytes == pytest.approx(simulate(one).backward, rel=0.003)

@@ -10,6 +10,7 @@ from memlint.memory.segments.step import training_step
 from memlint.memory.state.parameters import units
 from memlint.run import Checkpointing, Run, replace
 from tests.comparisons.families import Step, members, run_of
+from tests.memory.compare import estimated_and_simulated
 
 OWN = members()["gemma4/own_embeddings"]
 
@@ -51,3 +52,14 @@ def test_they_raise_the_peak_of_the_backward() -> None:
         for reentrant in (True, False)
     }
     assert found[True]["backward"] > found[False]["backward"]
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("layers", [("sliding", "full"), ("sliding", "sliding", "full", "full")], ids=["two", "four"])
+def test_a_layer_that_runs_again_replaces_what_it_stored(layers: tuple[str, ...], attention: str) -> None:
+    """Its keys and values count once beside those of the other kind, whether attention saves them (sdpa) or copies of
+    them for all heads (eager)."""
+    config = {**members()["gemma4_unified_text"], "num_hidden_layers": len(layers)}
+    config["layer_types"] = [f"{kind}_attention" for kind in layers]
+    found, real = estimated_and_simulated(config, Step("lora", True, attention))
+    assert found["backward"] == pytest.approx(real.backward, rel=0.005)

@@ -49,7 +49,12 @@ def phases(found: Estimate) -> dict[str, int]:
         pytest.param({**MIXED, **DORA, **CHECKPOINTED}, id="DoRA, checkpointed"),
         pytest.param({**MIXED, **DORA, **DROPOUT}, id="DoRA with dropout computes the base twice"),
         pytest.param({**PURE, **DORA}, id="DoRA in pure bf16"),
-        pytest.param({**MIXED, **DORA, "model__quantization": NF4}, id="DoRA over 4 bits"),
+        pytest.param({**MIXED, **DORA, "model__quantization": NF4}, id="DoRA over 4 bits gives fp32"),
+        pytest.param({**MIXED, **DORA, "model__quantization": INT8}, id="DoRA over 8 bits gives fp32"),
+        pytest.param(
+            {**MIXED, **DORA, **CHECKPOINTED, "model__quantization": NF4}, id="DoRA over 4 bits, checkpointed"
+        ),
+        pytest.param({**PURE, **DORA, "model__quantization": NF4}, id="DoRA over 4 bits in pure bf16"),
         pytest.param({**MIXED, "model__quantization": NF4}, id="QLoRA does not cast inputs under autocast"),
         pytest.param({**MIXED, "model__quantization": INT8}, id="8 bits"),
         pytest.param({**MIXED, **DROPOUT, "model__quantization": NF4}, id="QLoRA with dropout"),
