@@ -1347,3 +1347,26 @@ def test_unsloths_default_of_4_bits_does_not_contradict_a_configuration(more: st
     workspace = in_memory({"a.py": UNSLOTH.replace("MORE", more)})
     found = analyse(workspace.documents("a.py")[0], workspace.context(), tuple(shipped())).findings
     assert any("cannot both be true" in one.message for one in found) is said
+
+
+MODAL = """import modal
+app = modal.App("tune")
+
+@app.function()
+def download():
+    print("weights")
+
+@app.function(gpu=GPU, timeout=3600)
+def train():
+    from transformers import Trainer, TrainingArguments
+    Trainer("gpt2", TrainingArguments("out", per_device_train_batch_size=1)).train()
+"""
+
+
+@pytest.mark.parametrize(("gpu", "card", "gpus"), [('"A10G"', "A10G", 1), ('"H100:2"', "H100", 0), ("None", "", 0)])
+def test_a_function_on_modal_trains_on_the_card_that_it_asks_for(gpu: str, card: str, gpus: int) -> None:
+    (found,) = in_memory({"app.py": MODAL.replace("GPU", gpu)}).documents("app.py")
+    assert found.start is not None
+    machine = found.start.machine
+    assert (machine.card, machine.gpus) == (card, gpus)
+    assert not card or found.text[machine.card_at :].startswith(gpu)

@@ -21,6 +21,8 @@ from memlint.formats.training_arguments.keys import KEYS as TRAINING_ARGUMENTS
 from memlint.repository.launch.pages import is_script
 from memlint.repository.python.readers import DECIDES
 from memlint.repository.python.unread_lengths import without_unread_lengths
+from memlint.repository.scripts.in_python.machines import modal_job
+from memlint.repository.scripts.in_python.texts import ProgramFile
 from memlint.source import load
 from memlint.source.document import (
     AcceptedArguments,
@@ -460,11 +462,21 @@ def document_of(
             run.format,
             "",
             _program(run, repository.display(path), "" if is_here else repository.display(run.source.path)),
-            Machine(run.gpus, run.gpus_per_node or run.gpus),
+            _machine(run, home, text),
             sources,
             _accepted(run, text),
         ),
     )
+
+
+def _machine(run: PythonRun, home: str, text: str) -> Machine:
+    """The machine that the program says itself. Of several GPUs of a function on Modal its launcher decides."""
+    call = run.asked_of_modal
+    job = modal_job(call, ProgramFile(home, call.source.path, text)) if call is not None else None
+    if job is None or call is None or call.source.path != home:
+        return Machine(run.gpus, run.gpus_per_node or run.gpus)
+    gpus = run.gpus or (1 if job.gpus == 1 else 0)
+    return Machine(gpus, run.gpus_per_node or gpus, card=job.card, card_at=job.card_at)
 
 
 def _home(run: PythonRun, path: str, named: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.embeddings import OF_EMBEDDINGS
 from memlint.source.document import Span, StartedProgram
-from memlint.source.python.values import Table, Value, ValueSource
+from memlint.source.python.values import Made, Table, Value, ValueSource
 
 TRL = frozenset(
     {
@@ -59,6 +59,7 @@ class PythonRun(NamedTuple):
     set_later: frozenset[str] = frozenset()  # arguments that are set after the call that makes and checks them
     gpus: int = 0  # that Lightning's trainer is told to train on, over all machines; 0: whatever starts it decides
     gpus_per_node: int = 0
+    asked_of_modal: Made | None = None  # the decorator that says on what machine Modal runs the trainer's function
     asks_for_card: bool = False  # the script asks for its card's compute capability
     format: str = "trainer"  # whose keys they are
 

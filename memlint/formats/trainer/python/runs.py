@@ -16,6 +16,8 @@ A script without a trainer may have a loop of its own (`loop`).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import takewhile
 
 from memlint.formats.trainer.python.embeddings import OF_EMBEDDINGS, loss_over_batch, texts_per_sample
 from memlint.formats.trainer.python.frozen import BESIDE_ADAPTER, frozen_parts, trains_beside_adapter
@@ -99,6 +101,7 @@ _STANDBY = re.compile(r"""^\s*os\.environ\[["']UNSLOTH_VLLM_STANDBY["']\]\s*=\s*
 # `os.environ["CUDA_VISIBLE_DEVICES"] = "-1"`: the program sees no card.
 _NO_CARD = re.compile(r"""^os\.environ\[["']CUDA_VISIBLE_DEVICES["']\]\s*=\s*["'](?:-1)?["']""", re.MULTILINE)
 
+_MODAL_FUNCTION = re.compile(r"modal\.(?:App|Stub)\(\)\.function")
 # `os.environ["CUDA_VISIBLE_DEVICES"] = "0"`: it sees one card, whatever the machine has.
 _CARDS = re.compile(r"""^os\.environ\[["']CUDA_VISIBLE_DEVICES["']\]\s*=\s*["']([^"']*)["']""", re.MULTILINE)
 
@@ -120,7 +123,16 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
         runs = list(map(_on_the_cpu, runs))
     asks = any(made.name == ASKS_FOR_CARD for made in calls)
     gpus = _workers_of_ray(calls) or _lone_card(script.text)
-    return tuple(run._replace(asks_for_card=asks, gpus=run.gpus or gpus) for run in runs)
+    return tuple(
+        run._replace(asks_for_card=asks, gpus=run.gpus or gpus, asked_of_modal=_asked_of_modal(run, calls))
+        for run in runs
+    )
+
+
+def _asked_of_modal(run: PythonRun, calls: Sequence[Made]) -> Made | None:
+    """The decorator `@app.function(gpu="H100")` that was read last before the trainer was made."""
+    before = list(takewhile(lambda made: made.source != run.source, calls))
+    return next((made for made in reversed(before) if _MODAL_FUNCTION.fullmatch(made.name)), None)
 
 
 def _lone_card(text: str) -> int:
