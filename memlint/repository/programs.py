@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from memlint.repository.files.rooted_files import RootedFiles
 from memlint.repository.once import Once
+from memlint.repository.starters import may_start_commands
 from memlint.source import load
 from memlint.source.document import Document, Problem
 from memlint.source.encoding import MAX_BYTES, decode
@@ -53,10 +54,6 @@ def holds_commands(document: Document) -> bool:
     """Whether a YAML file is a task, a job or a workflow, whose commands may train."""
     value = document.value
     return isinstance(value, dict) and any(all(key in value for key in keys) for keys in _COMMAND_KEYS)
-
-
-# A quick test: Python without any of these starts no programs.
-_STARTERS = (b"subprocess", b"os.system", b"os.exec", b"os.popen", b"submitit", b"sagemaker", b"#!/bin/", b"#!/usr/")
 
 
 def parsed_modules() -> Once[ParsedModules]:
@@ -124,12 +121,12 @@ class Programs:
             found = too_large(data, path)
             return () if found is None else (found,)
         inner = self._files.inner(absolute)
-        file = load(data, inner, syntax="json")[0] if path.endswith(".ipynb") else decode(data).text
-        runs = documents(inner, file, self._repository())
-        if path.endswith(".ipynb") and b'"!' in data.replace(b"%%", b'"!'):
-            return runs + self.in_script(path, absolute, decode(data).text)
-        if any(one in data for one in _STARTERS):
-            runs += self.in_script(path, absolute, decode(data).text)
+        text = decode(data).text
+        is_notebook = path.endswith(".ipynb")
+        runs = documents(inner, load(data, inner, syntax="json")[0] if is_notebook else text, self._repository())
+        has_commands = is_notebook and b'"!' in data.replace(b"%%", b'"!')
+        if has_commands or may_start_commands(inner, text):
+            runs += self.in_script(path, absolute, text)
         return runs
 
     def may_train(self, absolute: str, data: bytes) -> bool:

@@ -185,14 +185,11 @@ def _added(document: Document, edit: Edit) -> Patch:
     if len(edit.pointer) != 1 or start is None or () not in start.values.sources:
         raise CannotEdit(_taken_elsewhere(document))
     first, last = start.values.sources[()]
-    if key not in start.accepted.accepts:
-        argument = _of_named_model(document, edit, document.text[first:last])
-        return _added_argument(document, edit.path, (first, last), argument)
-    if key == "deepspeed" and document.path.endswith(".ipynb"):
+    call, is_accepted = document.text[first:last], key in start.accepted.accepts
+    if is_accepted and key == "deepspeed" and document.path.endswith(".ipynb"):
         raise CannotEdit("a launcher starts DeepSpeed, and a notebook has none")
-    return _added_argument(
-        document, edit.path, (first, last), f"{key}={_written(edit.value, document.text[first:last])}"
-    )
+    argument = f"{key}={_written(edit.value, call)}" if is_accepted else _of_named_model(document, edit, call)
+    return _added_argument(document, edit.path, (first, last), argument)
 
 
 def _of_loading_call(document: Document, edit: Edit) -> str:

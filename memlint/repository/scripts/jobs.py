@@ -63,9 +63,8 @@ def _in_yaml(document: Document, value: Any, path: Path, around: _Around, depth:
     words = [word for key in ("entrypoint", "command", "args") for word in _words(document, path, key, value)]
     if words:
         text = exported(own) + tuple(piece for word in words for piece in word)
-        gpus = _kubernetes_gpus(value) or _compose_gpus(value) or _gpus_of_platforms(value)
+        gpus = _kubernetes_gpus(value) or _compose_gpus(value) or _gpus_of_platforms(value) or around.gpus
         nodes = around.nodes
-        gpus = gpus or around.gpus
         yield Part(text, Job(nodes, gpus, nodes, 1, around.card, around.card_at) if gpus else None)
     for key, one in value.items():
         if isinstance(one, (dict, list)) and isinstance(key, str):

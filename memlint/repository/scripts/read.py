@@ -27,7 +27,7 @@ from memlint.repository.scripts.document import Values
 from memlint.repository.scripts.environment import TELLING
 from memlint.repository.scripts.files import NamedFiles, Repository
 from memlint.repository.scripts.followed import MOST_FOLLOWED, Followed, followed
-from memlint.repository.scripts.in_python.commands import commands_in_python, may_start_commands
+from memlint.repository.scripts.in_python.commands import commands_in_python
 from memlint.repository.scripts.in_python.texts import ProgramFile
 from memlint.repository.scripts.jobs import commands_in_yaml
 from memlint.repository.scripts.known_programs import format_of, takes_overrides
@@ -39,6 +39,7 @@ from memlint.repository.scripts.notebooks import commands_in_notebook
 from memlint.repository.scripts.part import Part
 from memlint.repository.scripts.start import start
 from memlint.repository.scripts.world import World, asked_for, no_more_than_in_file, world
+from memlint.repository.starters import may_start_commands
 from memlint.source import load
 from memlint.source.document import Document, Problem, Span
 from memlint.source.python import notebook

@@ -77,6 +77,12 @@ def _commands(scope: Scope) -> Iterator[PythonFunction]:
 
 
 _MODAL_APPS = ("modal.App", "modal.Stub")  # `Stub` until modal 0.62
+_MODAL_DECORATORS = frozenset(f"{app}().function" for app in _MODAL_APPS)
+
+
+def asks_modal(call: Made) -> bool:
+    """Whether a call is the decorator that asks Modal for a function's machine: `app.function(gpu="H100:4")`."""
+    return call.name in _MODAL_DECORATORS
 
 
 def _of_modal(scope: Scope) -> Iterator[tuple[PythonFunction, ast.Call]]:

@@ -70,7 +70,7 @@ from memlint.formats.trainer.python.trainer_call import (
 )
 from memlint.formats.trainer.python.unmodelled import divides_sequences, extends_language_model, unmodelled_features
 from memlint.source.document import StartedProgram
-from memlint.source.python.follow import follow_script
+from memlint.source.python.follow import asks_modal, follow_script
 from memlint.source.python.members import OBJECT
 from memlint.source.python.reader import BARE, CommandLine, ScriptFiles
 from memlint.source.python.text import SourceText
@@ -101,7 +101,6 @@ _STANDBY = re.compile(r"""^\s*os\.environ\[["']UNSLOTH_VLLM_STANDBY["']\]\s*=\s*
 # `os.environ["CUDA_VISIBLE_DEVICES"] = "-1"`: the program sees no card.
 _NO_CARD = re.compile(r"""^os\.environ\[["']CUDA_VISIBLE_DEVICES["']\]\s*=\s*["'](?:-1)?["']""", re.MULTILINE)
 
-_MODAL_FUNCTION = re.compile(r"modal\.(?:App|Stub)\(\)\.function")
 # `os.environ["CUDA_VISIBLE_DEVICES"] = "0"`: it sees one card, whatever the machine has.
 _CARDS = re.compile(r"""^os\.environ\[["']CUDA_VISIBLE_DEVICES["']\]\s*=\s*["']([^"']*)["']""", re.MULTILINE)
 
@@ -132,7 +131,7 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
 def _asked_of_modal(run: PythonRun, calls: Sequence[Made]) -> Made | None:
     """The decorator `@app.function(gpu="H100")` that was read last before the trainer was made."""
     before = list(takewhile(lambda made: made.source != run.source, calls))
-    return next((made for made in reversed(before) if _MODAL_FUNCTION.fullmatch(made.name)), None)
+    return next(filter(asks_modal, reversed(before)), None)
 
 
 def _lone_card(text: str) -> int:

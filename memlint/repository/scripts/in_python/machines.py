@@ -9,9 +9,9 @@ from typing import Any
 from memlint.formats.fields import as_int
 from memlint.repository.scripts import slurm
 from memlint.repository.scripts.in_python.texts import ProgramFile
+from memlint.source.python.follow import asks_modal
 from memlint.source.python.values import Known, Made, Value
 
-_MODAL = re.compile(r"modal\.(?:App|Stub)\(\)\.function")
 _MODAL_GPU = re.compile(r"([^:]+)(?::(\d{1,2}))?")
 # Cards that Modal may replace with a larger one: `A100` is one of 40 GB or more, `B200+` is a B200 or a B300
 # (modal.com/docs/guide/gpu, "Automatic upgrades").
@@ -22,7 +22,7 @@ _SLURM_NAMES = {"tasks_per_node": "ntasks_per_node"}  # submitit's names for opt
 
 def modal_job(call: Made, file: ProgramFile) -> slurm.Job | None:
     """The machine of `@app.function(gpu="H100:4")`; one without a GPU where it asks for none. None for other calls."""
-    if not _MODAL.fullmatch(call.name):
+    if not asks_modal(call):
         return None
     gpu = call.arguments.get("gpu")
     asked = _MODAL_GPU.fullmatch(str(gpu.value)) if isinstance(gpu, Known) and gpu.value else None
